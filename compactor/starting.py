@@ -87,8 +87,8 @@ class InlineStart(EngineStart):
 def local_cores(master: str) -> int:
     """Returns for how many cores Spark with this master would divide a job on this machine.
 
-    A job divided for as many leaves the same files. CORES if the master is elsewhere: the number of
-    its cores is known only to it.
+    A job divided for the same number of cores writes the same files. CORES if the master is
+    elsewhere: the number of its cores is known only to it.
 
         >>> local_cores("local[4]"), local_cores("local"), local_cores("spark://host:7077")
         (4, 1, 2)

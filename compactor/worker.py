@@ -1,7 +1,7 @@
 """The worker process: a gRPC server and one engine (compactor/job/engine.py).
 
 1. The port listens; one JSON line on standard output names it. Health says NOT_SERVING.
-2. The engine starts, on a thread. Health says SERVING. A tiny run warms Spark up, behind one that
+2. The engine starts, on a thread. Health says SERVING. A tiny run warms Spark up, after a run that
    waits. If Spark fails before it is warm, and `--engine auto` was asked for, the inline engine
    takes its place; another JSON line names it, with the reason.
 3. On a machine's first start of Spark the JVM's class-data archive is written, for later starts: as
@@ -52,7 +52,7 @@ _GRACE_SECONDS = 2.0
 _START_SECONDS = 120.0
 # The time for cancelled runs to end. A thread may hang on a dead JVM.
 _RUN_END_SECONDS = 15.0
-# With 3 s for a class-data archive.
+# This includes 3 s for a class-data archive.
 _ENGINE_STOP_SECONDS = 8.0
 # A broker with a waiting run sends it at once: the run does not wait for the warm-up.
 _FIRST_RUN_SECONDS = 0.3
@@ -116,7 +116,7 @@ class Worker:
         if not self._stopping.is_set():
             code = await self._serve(starting, stopping)
         starting.cancel()
-        # At once: health checks must not find it ready while its runs end.
+        # First, because health checks must not report it as ready while its runs end.
         await self._health.set(NAME, HealthCheckResponse.NOT_SERVING)
         try:
             async with asyncio.timeout(_RUN_END_SECONDS):

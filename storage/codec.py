@@ -24,7 +24,7 @@ from ledgerfold.storage.native_batch import NativeBatch
 from ledgerfold.storage.pulsar.batch import PulsarBatch
 from ledgerfold.storage.served_entry import read_served_header
 
-# In a header of any version.
+# The position of the codec in a header of any version.
 _CODEC_AT = 5
 
 

@@ -11,7 +11,7 @@ messages would be read, so a segment without its vector is damaged.
     >>> vector.live_rows(0), vector.is_whole(1), vector.dead_rows(1)
     (b'\\x05', True, [0, 1])
 
-Readers look entries up by offset: where an entry is read, nothing else of it is known.
+Readers look entries up by offset, because the offset is known before an entry is decoded.
 
 Bounds: 24 bytes for each entry with a dead row, and at most a bit for each of its rows.
 """

@@ -8,8 +8,8 @@ whether unsynced writes can have been lost.
 While a process holds the lock, the files it creates are accessible to its user only
 (storage/owner_only.py).
 
-Processes that only read a directory which nobody serves share the lock (ReadLock): no broker starts
-meanwhile. They write nothing, not even to the file.
+Processes that only read a directory, while no broker uses it, share the lock (ReadLock): no broker
+starts meanwhile. They write nothing, not even to the file.
 """
 
 from __future__ import annotations

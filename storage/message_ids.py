@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
-# For help and errors.
+# The notation in help and error texts.
 FORM = "LEDGER:ENTRY[:PARTITION[:INDEX]]"
 _ID = re.compile(r"([0-9]{1,19}):([0-9]{1,19})(?::(-1|[0-9]{1,10})(?::(-1|[0-9]{1,10}))?)?")
 

@@ -109,7 +109,8 @@ class MetadataStore:
     def new_incarnation(self, now_ms: int) -> int:
         """Returns the incarnation of a new cursor: no earlier one had it, or reached it by seeks.
 
-        The number of writes makes it differ after a restart, even if a manual clock stands.
+        The number of writes makes it differ after a restart, even if a manual clock does not
+        advance.
         """
         self._incarnations = max(self._incarnations + 1, now_ms + self._writes)
         return self._incarnations << _SEEK_BITS

@@ -25,7 +25,7 @@ MANIFEST = "manifest.json"
 SNAPSHOTS = "snapshots"
 SNAPSHOT_RECORDS = "records"
 SEGMENT_SUFFIX = ".log"
-# The file beside a compacted segment that finds its keys.
+# The file next to a compacted segment with the index of its keys.
 KEY_INDEX_SUFFIX = ".keys"
 # The file beside a compacted segment that lists its dead messages.
 DELETION_VECTOR_SUFFIX = ".dead"

@@ -73,7 +73,7 @@ class NativeBatchBuilder:
         self.properties: dict[int, dict[str, str]] = {}
         self.ordering_keys: dict[int, bytes] = {}
         self.sequence_ids: list[int] = []
-        # Of the whole entry; 0: at once.
+        # The delivery time of the whole entry; 0: at once.
         self.deliver_at_ms = 0
         self.size_bytes = 0
 

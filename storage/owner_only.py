@@ -61,7 +61,7 @@ def _paths(data_dir: Path) -> Iterator[Path]:
 
 
 def _narrow(path: Path) -> bool:
-    """Removes others' permissions on `path`. Returns whether they have none any more."""
+    """Removes others' permissions on `path`. Returns whether it succeeded."""
     try:
         if not path.is_symlink() and path.exists() and _is_wide(path):
             path.chmod(stat.S_IMODE(path.stat().st_mode) & ~OTHERS)

@@ -40,7 +40,8 @@ from ledgerfold.storage.entry import (
 from ledgerfold.v1.entry_pb2 import NATIVE_FLAG_HAS_KEY, NativeKeys, NativeValues
 
 _U32, _TWO_U32, _POSITION = Struct("<I"), Struct("<2I"), Struct("<2q")
-# In a header: version, codec, compression and flags of the usual entry; ledger id and entry id.
+# Parts of a header: version, codec, compression and flags of the usual entry; ledger id and entry
+# id.
 _USUAL = bytes((FORMAT_VERSION, Codec.NATIVE, Compression.NONE, FLAG_PLAIN))
 _POSITION_AT = 8
 # In a key section: the end of the key (the second of `key_offsets`), and the flags.

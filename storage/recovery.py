@@ -388,7 +388,7 @@ def _cut(path: Path, offset: int, damage: Corruption, files: Files, report: Reco
         files.sync_dir(path.parent)
     files.truncate(path, offset)
     report.torn.append(str(path))
-    # Also for who reads a directory without changing it (ledgerfold/frames/directory.py).
+    # Also for readers of a directory that do not change it (ledgerfold/frames/directory.py).
     _log.warning("%s ends at byte %d, before a torn tail (%s)", path, offset, damage)
 
 

@@ -27,7 +27,7 @@ class RecoveryReport:
     is_incomplete: bool = False
     # Files and folders that no record names, kept because a lost record may have named them.
     kept: list[str] = field(default_factory=list)
-    # By topic: ledgers with entries that no record names.
+    # Ledgers with entries that no record names, by topic.
     unrecorded: dict[str, list[int]] = field(default_factory=dict)
     # Ledgers with files that could not be removed.
     left: list[int] = field(default_factory=list)

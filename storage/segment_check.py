@@ -67,7 +67,7 @@ class ProducerSeen(NamedTuple):
 
 @dataclass(slots=True)
 class Origin:
-    """Where the entries of an extent come from: the ledgers to which they were published, and their
+    """The origin of an extent's entries: the ledgers to which they were published, and their
     producers, by number.
     """
 

@@ -1,8 +1,8 @@
 """An entry as it is served when some of its messages are dead (docs/FORMATS.md, "Served entry").
 
 A deletion vector (storage/deletion_vector.py) lists messages of a stored entry that its ledger does
-not contain. The broker omits them without decoding: it serves the stored sections behind a header
-of version 3, which says which rows are live. A client that does not know this version refuses the
+not contain. The broker omits them without decoding: it serves the stored sections after a header of
+version 3, which says which rows are live. A client that does not know this version refuses the
 entry. It is never stored, and never published.
 
     >>> from ledgerfold.storage.native import NativeBatchBuilder

@@ -211,7 +211,7 @@ class Snapshots(SnapshotFolder):
         reach("restore.linked")
 
     def _link_back(self, record: LedgerRecord, folder: Path) -> bool:
-        """Links the files that the ledger lacks. Returns whether it lacked any."""
+        """Links the missing files of the ledger. Returns whether any were missing."""
         ledger = self._ledgers_dir / str(record.ledger_id)
         paths = [*sorted(file_names(record)), f"{record.ledger_id}/{LABEL}"]
         lacking = [

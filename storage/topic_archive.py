@@ -7,10 +7,10 @@ as one. The members, in this order:
     features   what a build must know to read it (storage/records.py), a name for each line
     files      of the ledgers, under the names that they have in a snapshot
 
-An import adds the topic to a data directory that nobody else uses. The ledgers keep their ids, so
-that message ids stay the same, and none of the ids may be in use there. They are listed as DELETING
-while their files are written and verified; one synced write then makes them the topic's. So a crash
-leaves the topic whole, or nothing that the next start does not remove.
+An import adds the topic to a data directory that no other process uses. The ledgers keep their ids,
+so that message ids stay the same, and none of the ids may be in use there. They are listed as
+DELETING while their files are written and verified; one synced write then makes them the topic's.
+So a crash leaves the topic whole, or nothing that the next start does not remove.
 
 Bounds: BLOCK_BYTES of a file at a time; the records in memory.
 """

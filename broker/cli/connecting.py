@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ledgerfold.broker.client import Client
     from ledgerfold.broker.client.administration.admin import Admin
 
-# Before the path of a file with a token.
+# The prefix of the path of a token file.
 TOKEN_FILE = "file:"
 TOPIC = argument(
     "topic", "NAME in public/default, TENANT/NAMESPACE/NAME, or persistent://TENANT/NAMESPACE/NAME"
@@ -37,7 +37,7 @@ def credentials_of(options: argparse.Namespace) -> dict[str, Any]:
 
     def given(name: str) -> str | None:
         found: str | None = getattr(options, name, None)
-        # "": of a context that has none.
+        # Empty if the context has none.
         return (os.environ.get(f"LEDGERFOLD_{name.upper()}") if found is None else found) or None
 
     found: dict[str, Any] = {

@@ -36,7 +36,7 @@ from ledgerfold.version import __version__
 
 _OUTPUT_BUFFER_BYTES = 256 * 1024
 
-# In the order of the help.
+# The order is that of the help.
 _COMMANDS = (
     serving.COMMANDS,
     producing.COMMANDS,

@@ -79,7 +79,9 @@ def _tls(given: SecuritySettings, found: Mapping[str, str]) -> dict[str, Any]:
     if requires and "tlsTrustCertsFilePath" in found:
         changes["tls_client_ca"] = _path(found["tlsTrustCertsFilePath"])
     elif requires and given.tls_client_ca is None:
-        raise InvalidRequest("Certificates of clients need tlsTrustCertsFilePath: who signs them.")
+        raise InvalidRequest(
+            "Client certificates need tlsTrustCertsFilePath, the certificates of their issuers."
+        )
     return changes
 
 
@@ -128,7 +130,7 @@ def _authentication(given: SecuritySettings, found: Mapping[str, str]) -> dict[s
             f"authenticationProviders={_TLS_PROVIDER}."
         )
     if changes["authorizes"] and not (changes["superuser_roles"] or given.superuser_roles):
-        # Nobody could grant anything; and without tokens, certificates alone prove no role.
+        # No client could grant anything; and without tokens, certificates alone prove no role.
         raise InvalidRequest("authorizationEnabled=true needs superUserRoles.")
     return changes
 

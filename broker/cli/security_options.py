@@ -44,7 +44,7 @@ SECURITY = group(
     argument("--superuser-roles ROLES", "the roles that may do everything, separated by commas",
              type=_roles, default=()),
     flag("--metrics-for-all", "serve metrics to clients without credentials, too"),
-    flag("--insecure", "listen beyond this machine although nobody authenticates: whoever reaches "
+    flag("--insecure", "listen beyond this machine without authentication: any client that reaches "
          "the broker may do everything"),
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ from ledgerfold.storage.partition_names import parse_partition, partition_name
 if TYPE_CHECKING:
     from ledgerfold.broker.client import MessageId
 
-# For help texts.
+# The notation in help texts.
 ID = "L:E[:P[:I]]"
 
 

@@ -106,7 +106,7 @@ def _text_limit(widths: Sequence[int], right: Sequence[bool], room: int) -> int 
     """
     room -= sum(width for width, is_number in zip(widths, right, strict=True) if is_number)
     texts = sorted(width for width, is_number in zip(widths, right, strict=True) if not is_number)
-    # From the narrowest on: unused space is shared by the others.
+    # The narrowest column first: the others share the space that it does not use.
     for at, width in enumerate(texts):
         share = room // (len(texts) - at)
         if width > share:

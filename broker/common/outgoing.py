@@ -151,7 +151,7 @@ class Outgoing:
 
     @property
     def has_room(self) -> bool:
-        """Returns whether more may be held, and nobody waits for room."""
+        """Returns whether more may be held, and no stream waits for space."""
         return not self.waiting and self.readable(1) > 0
 
     # Called by shares only

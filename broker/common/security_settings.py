@@ -42,7 +42,8 @@ class SecuritySettings:
     refresh_check_s: int = REFRESH_CHECK_S
     # Whether metrics need credentials [authenticateMetricsEndpoint].
     protects_metrics: bool = True
-    # Whether strangers may do everything, from wherever they can reach a listener.
+    # Whether clients without credentials may do everything, from any address that can reach a
+    # listener.
     insecure: bool = False
 
     @property

@@ -21,7 +21,8 @@ from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.strategies.catalogue import DEFAULT
 from ledgerfold.v1.records_pb2 import BacklogQuota, CompactionStrategy, Emulation
 
-# For an entry's bytes other than values. Source: Pulsar's Commands.MESSAGE_SIZE_FRAME_PADDING.
+# Space for an entry's bytes other than values. Source: Pulsar's
+# Commands.MESSAGE_SIZE_FRAME_PADDING.
 _MARGIN_BYTES = 10 * 1024
 DEFAULT_LISTEN = "127.0.0.1:7650"
 # The engines of a worker that the broker starts; "local" is another name of "auto".
@@ -57,8 +58,8 @@ class BrokerSettings:
     compaction_strategy: CompactionStrategy = field(
         default_factory=lambda: CompactionStrategy(name=DEFAULT)
     )
-    # What a new schema must be compatible with; whether producers without a schema are refused on a
-    # topic with one; whether clients may add schemas.
+    # The compatibility strategy for new schemas; whether producers without a schema are refused on
+    # a topic with one; whether clients may add schemas.
     schema_compatibility: str = "BACKWARD"
     schema_validation_enforced: bool = False
     allow_auto_update_schema: bool = True

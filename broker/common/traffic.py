@@ -37,7 +37,7 @@ class Peer:
     address: str = ""
     connected_ms: int = 0
     metadata: Mapping[str, str] = field(default_factory=dict)
-    # As a Pulsar client states it when it connects.
+    # The version that a Pulsar client states when it connects.
     client_version: str = ""
 
     def stats(self) -> dict[str, Any]:

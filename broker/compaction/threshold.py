@@ -111,7 +111,7 @@ class ThresholdMonitor:
             except Exception:
                 # Logged, and checked again at the next interval: the monitor never ends.
                 _log.exception("Automatic compaction of %s", topic.name)
-            # Streams get their turn, regardless of the number of topics.
+            # Streams are served in between, regardless of the number of topics.
             await asyncio.sleep(0)
 
     async def check(self, topic: CompactableTopic) -> Decision:

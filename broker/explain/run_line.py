@@ -1,4 +1,4 @@
-"""The line of runs that produced the compacted view, as far as the history goes. Pure.
+"""The line of runs that produced the compacted view, as far as their records are kept. Pure.
 
 Each successful run replaced the compacted ledger of the previous run. So the line is followed
 backwards from the current ledger. It is complete if it ends with a run that started without a

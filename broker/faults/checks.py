@@ -52,7 +52,7 @@ class _Form(NamedTuple):
     fields: frozenset[str] = frozenset()
 
 
-# What a rule of an operation can be restricted to.
+# The restrictions that a rule of an operation can have.
 _SCOPES = {
     FAULT_OPERATION_CREATE_PRODUCER: _TOPICS | {"producer"},
     FAULT_OPERATION_PUBLISH: _TOPICS | {"producer"},

@@ -43,7 +43,7 @@ class FaultyRunner:
             manifest = await self._compactor.run(plan, on_progress)
         except CompactionFailed as error:
             if phase in _POINTS and error.worker_died:
-                # Of a small topic, no progress has told in which phase that was.
+                # A run of a small topic may have sent no progress from which the phase is known.
                 why = "the worker died, because a fault says so (`ledgerfold faults list`)"
                 raise CompactionFailed(_STAGES[phase], why, worker_died=True) from error
             raise

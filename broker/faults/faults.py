@@ -242,8 +242,8 @@ def allowed(faults: Faults | None) -> Faults:
     """Returns the faults of a broker that allows them. Raises NotAllowed."""
     if faults is None:
         raise NotAllowed(
-            "The broker does not allow it. Start it with --allow-faults: then all who reach it "
-            "may make it fail."
+            "The broker does not allow it. Start it with --allow-faults: then any client may make "
+            "it fail."
         )
     return faults
 

@@ -33,7 +33,7 @@ class Subject(NamedTuple):
 
 
 class Rule:
-    """A rule and its counts. For one thread at a time."""
+    """A rule and its counts. Only one thread at a time may use it."""
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault

@@ -70,7 +70,7 @@ class ClusterVerbs:
     def __init__(self, broker: Broker, url: str, pulsar_url: str | None) -> None:
         self._broker, self._url, self._pulsar_url = broker, url, pulsar_url
         self._address = url.partition("://")[2]
-        # Of the names of URLs, as Pulsar's clients look for them.
+        # The suffix of the URLs' names, as Pulsar's clients expect it.
         self._tls = "Tls" if url.startswith("https:") else ""
 
     async def health(self, request: Request) -> Answer:

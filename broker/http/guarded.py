@@ -1,7 +1,8 @@
 """The guard at the door of the REST API (broker/security/guard.py).
 
-Credentials are a header `Authorization: Bearer TOKEN`, or the client's certificate. What a route
-needs is in broker/security/needs.py; one without a row needs a superuser.
+Credentials are a header `Authorization: Bearer TOKEN`, or the client's certificate.
+broker/security/needs.py lists the permission that each route needs; a route without a row needs a
+superuser.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def guarded(guard: Guard, route: Route) -> Route:
 
 
 def target_of(request: Request) -> Target:
-    """Returns what a request names. Raises InvalidRequest."""
+    """Returns the topic, namespace or tenant that a request names. Raises InvalidRequest."""
     names = request.names
     if "topic" in names:
         domain = names.get("domain", PERSISTENT)

@@ -29,7 +29,7 @@ LINE_BYTES_MAX = 32 * 1024
 BODY_BYTES_MAX = 512 * 1024
 BODY_S = 10.0
 REQUEST_S = 60.0
-# For requests in progress when the broker stops.
+# The time for requests in progress when the broker stops.
 GRACE_S = 0.5
 PARAMETERS_MAX = 50
 _BUSY_BODY = json.dumps({"reason": f"There are {CONNECTIONS_MAX} connections; try again later."})

@@ -1,6 +1,6 @@
 """The verbs about grants of namespaces and topics. Source: Pulsar's NamespacesBase.
 
-Its further actions (functions, sources, sinks, packages) are of what does not exist here.
+Pulsar's other actions (functions, sources, sinks, packages) do not exist here.
 """
 
 from __future__ import annotations

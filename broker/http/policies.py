@@ -47,7 +47,7 @@ class Policy:
     show: Callable[[Policies], Any]
     # Returns the policies to set. Raises Refusal.
     parse: Callable[[Any], Policies]
-    # For a namespace; a topic's is POST.
+    # The method for a namespace; for a topic it is POST.
     method: str = "POST"
 
     def is_set(self, policies: Policies) -> bool:

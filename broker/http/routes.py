@@ -27,7 +27,7 @@ ADMIN = "/admin/v2"
 @dataclass
 class _Node:
     literal: dict[str, _Node] = field(default_factory=dict)
-    # By the name of the variable.
+    # The keys are the names of the variables.
     variable: dict[str, _Node] = field(default_factory=dict)
     verbs: dict[str, Verb] = field(default_factory=dict)
 

@@ -90,7 +90,7 @@ class Partition:
         self.producers = Producers(self.label, expiration_ms, by_record_time)
         remember = functools.partial(take_snapshot, self.producers)
         self.log = KafkaLog(stored, store, executor, clock_ms, self._grow, remember)
-        # At a load: batches before it are known.
+        # The offset where the replay of a load begins: earlier batches are known from a snapshot.
         self._replayed_from = 0
         # The log was truncated: aborted transactions come from its record, not from the replay.
         self._was_truncated = False

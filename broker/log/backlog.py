@@ -38,7 +38,8 @@ class LedgerSums:
         self._gaps: dict[int, LedgerRecord] = {}
         self._ids = [ledger_id for ledger_id, _, _ in ledgers]
         self._last_ids = {ledger_id: entries - 1 for ledger_id, entries, _ in ledgers}
-        # Before each ledger, and in total. Only differences matter, so the oldest can be dropped.
+        # The entries and bytes before each ledger, and in total. Only differences matter, so the
+        # oldest can be dropped.
         self._entries_before = list(accumulate((each for _, each, _ in ledgers), initial=0))
         self._bytes_before = list(accumulate((each for _, _, each in ledgers), initial=0))
 

@@ -1,8 +1,7 @@
 """Positions in and between the existing raw ledgers. No I/O.
 
 Positions are ordered by (ledger id, entry id) and are not dense: ledgers end, are trimmed, and may
-have lost entries to a repair. A position without an entry stands for the next position that has
-one.
+have lost entries to a repair. A position without an entry means the next position that has one.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ COMPACTOR_RESTARTS = Metric(
     "",
     "Restarts of the worker.",
 )
-# By the attributes of broker/common/outgoing.py that they report.
+# The keys are the attributes of broker/common/outgoing.py that the metrics report.
 OUTGOING_METRICS = {
     "streams": Metric(
         "ledgerfold_streams", GAUGE, "", "Open streams: producers, consumers, readers, watchers."

@@ -57,7 +57,7 @@ LOG_METRICS = (
 
 _SERVER = "kafka.server:type=BrokerTopicMetrics,name="
 _CLEANER, _MANAGER = "kafka.log:type=LogCleaner,name=", "kafka.log:type=LogCleanerManager,name="
-# By Kafka's object name.
+# The keys are Kafka's object names.
 CLEANER_METRICS = {
     name: Metric(prometheus_name(name), GAUGE, unit, help)
     for name, unit, help in (

@@ -5,8 +5,8 @@ and formats them in its thread, so that the loop does as little as possible; one
 a time. prometheus_client counts and formats the process metrics (syncs, and on Linux its memory,
 CPU time and open files).
 
-On a broker that authenticates, a scrape needs a superuser's token, or its certificate, unless the
-broker was told that metrics are for everybody.
+On a broker that authenticates, a scrape needs a superuser's token or certificate, unless the broker
+was started with --metrics-for-all.
 
 A client that sends an incomplete request, delays a TLS handshake, or does not read its response,
 holds a thread until its time limit; there are CONNECTIONS_MAX of these.

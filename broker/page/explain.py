@@ -1,4 +1,4 @@
-"""A key's history, as `explain` tells it (broker/explain). One question is answered at a time."""
+"""A key's history, as `explain` shows it (broker/explain). One question is answered at a time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ExplainPage:
 
     async def show(self, asked: Asked) -> Page:
         """Answers about a key, `of`, which is given as `by` says; without one, asks for it."""
-        # Also before a question: what does not exist has no form.
+        # Also without a question: a topic that does not exist has no form.
         topic, *_ = stored_names(self._broker, asked.topic)
         by, of = asked.text("by", "text"), asked.text("of")
         values: dict[str, Any] = {

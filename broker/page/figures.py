@@ -63,7 +63,7 @@ def figures(
 
 
 def horizon_of(record: TopicRecord) -> Position | None:
-    """Returns up to where compaction has come, None if it never ran."""
+    """Returns the position up to which the topic is compacted; None if compaction never ran."""
     if record.HasField("compaction_moved_to"):
         at = record.compaction_moved_to
     elif record.HasField("compacted"):

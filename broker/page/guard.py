@@ -1,6 +1,6 @@
 """Checks that a request of a browser is this page's own.
 
-A browser on this machine also runs pages of others. What protects the broker from them:
+A browser on this machine also runs pages of others. These rules protect the broker from them:
 
 * `Host` must be an IP address, `localhost`, or a name that the operator gave: a foreign name
   that resolves to this machine (DNS rebinding) is refused.
@@ -35,7 +35,7 @@ class Guard:
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = {"localhost", *(each.lower() for each in names)}
-        # Of this process: a form of an earlier one is refused.
+        # The token of this process: a form of an earlier process is refused.
         self.token = secrets.token_urlsafe(TOKEN_BYTES)
 
     def check(self, headers: Mapping[str, str], *, has_query: bool) -> None:

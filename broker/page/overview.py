@@ -85,7 +85,7 @@ class Overview:
         rows = list[Row]()
         for each in shown:
             rows.append(await self._row(each))
-            # Streams get their turn however much there is to sum.
+            # Streams are served in between, however many topics there are.
             await asyncio.sleep(0)
         values = {
             "rows": rows,

@@ -104,7 +104,7 @@ class PageServer:
         except LedgerfoldError as error:
             if isinstance(error, StorageError):
                 _log.error("%s: %s", error.reason, error)
-            # Which is of bounded length.
+            # An encoded error has a bounded length.
             found = _error(status_of(error), encode_error(error)[1])
         except TimeoutError:
             found = _error(504, f"Not done after {REQUEST_S:g} s. A change that began continues.")

@@ -21,7 +21,7 @@ from ledgerfold.storage.entry import Position
 
 BLOCKS_MAX = 120
 MARKS_MAX = 8
-# What is there is also visible, however small it is.
+# The least width of a side that is not empty, so that it is visible.
 _SIDE_LEAST = 6.0
 _EARLIEST = Position(-1, -1)
 

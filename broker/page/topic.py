@@ -26,7 +26,7 @@ from ledgerfold.v1.records_pb2 import LEDGER_STATE_OPEN, LedgerRecord
 LEDGERS_LISTED = 200
 CURSORS_LISTED = 200
 RUNS_LISTED = 20
-# What a change has to say on the page that it ends with.
+# Notices of a change on the page that follows it.
 NOTICES = {"nothing-new": "There is nothing new to compact: no run was started."}
 
 

@@ -20,7 +20,7 @@ from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import AuthData, CommandAuthResponse, CommandConnect
 
 TOKEN = "token"
-# As Pulsar's AuthData.REFRESH_AUTH_DATA_BYTES.
+# The data of Pulsar's AuthData.REFRESH_AUTH_DATA_BYTES.
 _REFRESH = b"PulsarAuthRefresh"
 
 
@@ -51,7 +51,7 @@ class Authentication:
     def take(self, response: CommandAuthResponse) -> None:
         """Takes the answer to a challenge. Raises AuthenticationFailed, InvalidRequest."""
         if self._use is None or not self._has_asked:
-            raise InvalidRequest("An AUTH_RESPONSE that nobody asked for.")
+            raise InvalidRequest("An AUTH_RESPONSE that the broker did not request.")
         caller = self._guard.caller(self._credentials(response.response.auth_data))
         if caller.role != self._use.caller.role:
             raise AuthenticationFailed("The new token is of another role.")

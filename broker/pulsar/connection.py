@@ -4,8 +4,8 @@ Frames are handled in order, one at a time. A command that waits for the broker 
 subscription, a seek) continues as a task. An entry for which the log has no room holds back the
 whole connection. A malformed or oversized frame closes it, and nothing else.
 
-Bounds: not more than one frame and READ_AHEAD_BYTES wait to be handled; then nothing is read. Nor
-is anything handled while the commands that wait for the broker have more than WAITING_BYTES_MAX:
+Bounds: not more than one frame and READ_AHEAD_BYTES wait to be handled; then nothing is read. No
+command is handled while the commands that wait for the broker exceed WAITING_BYTES_MAX, because
 schemas are large.
 """
 
@@ -41,7 +41,7 @@ READ_AHEAD_BYTES = 1024 * 1024
 WAITING_BYTES_MAX = 32 * 1024 * 1024
 # Other tasks run after frames of one connection have taken this long.
 SLICE_S = 0.002
-# Before CONNECT, when the client is unknown: small frames only.
+# The limit of a frame before CONNECT, when the client is unknown.
 FIRST_FRAME_BYTES_MAX = 64 * 1024
 PROTOCOL_VERSION = 20
 # The time until a refused connection is closed, as in Pulsar.

@@ -13,7 +13,7 @@ from ledgerfold.broker.subscriptions.key_owners import KeySharedPolicy
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.v1.pulsar_pb2 import CommandSubscribe
 
-# By their numbers in the protocol.
+# The index is the type's number in the protocol.
 _TYPES = (
     SubscriptionType.EXCLUSIVE,
     SubscriptionType.SHARED,

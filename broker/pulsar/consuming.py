@@ -49,7 +49,7 @@ from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandAck, CommandSubscribe, 
 _CUMULATIVE = 1
 # About a millisecond's work.
 _SLICE_IDS = 200
-# Of an ack set: 64 messages each. Longer sets are ignored.
+# The limit of words in an ack set, of 64 messages each. Longer sets are ignored.
 _WORDS_MAX = 8192
 _PERMITS_MAX = 2**31
 _log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Consuming:
     def __init__(self, link: Link, acks: AllBatchAcks) -> None:
         self._link, self._acks = link, acks
         self._consumers: dict[int, AttachedConsumer] = {}
-        # For readers: kept for the consumers that a seek has disconnected.
+        # Subscriptions of readers, kept for the consumers that a seek has disconnected.
         self._sought: dict[Subscription, Topic] = {}
         # A mark for each id that is being connected: CLOSE_CONSUMER removes it, and the id may be
         # opened again before the first attempt notices.

@@ -71,7 +71,8 @@ class AttachedConsumer:
         return None
 
     def permitted_by(self, link: Link) -> None:
-        """Has it end with the permission of its client; connecting again, it learns why."""
+        """Ends it when its client loses the permission; the client gets the reason when it
+        reconnects."""
         target = Target.topic_named(self.topic.name)
 
         def end(error: LedgerfoldError) -> None:

@@ -2,9 +2,9 @@
 
 Bounds: entries are written one frame set at a time, the next when the transport has passed on all
 but HIGH_WATER_BYTES; while it has not, no further command is read. At most TASKS_MAX commands of a
-client wait for the broker at the same time; of those with a schema, one is compared at a time, so
-that those of other clients are next. Of answers that are lists, one is made at a time, when most of
-what was written before has left.
+client wait for the broker at the same time; of commands with a schema, one is compared at a time,
+then those of other clients. Lists are built one at a time, after the client has received most of
+the previous answer.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Link:
         self, broker: Broker, transport: asyncio.Transport, guard: Guard | None = None
     ) -> None:
         self.broker, self._transport, self._guard = broker, transport, guard
-        # Once the client has connected, if the broker authenticates.
+        # Set when the client has connected, if the broker authenticates.
         self.caller: Caller | None = None
-        # As the client states when it connects.
+        # The version that the client states when it connects.
         self.client_version = ""
         self.is_closed = False
         self._writable = asyncio.Event()

@@ -38,7 +38,7 @@ class PulsarServer:
         guard: Guard | None = None,
         certificates: Certificates | None = None,
     ) -> None:
-        # With the actual port, once it listens.
+        # The requested address, and the actual one, whose port is known once it listens.
         self._listen, self._actual = listen, listen
         self._certificates = certificates
         self._shared = Shared(broker, advertised, guard, uses_tls=certificates is not None)

@@ -1,8 +1,8 @@
-"""The guard at the door of gRPC: who calls, and whether that client may (broker/security/guard.py).
+"""Authentication and authorization of gRPC calls (broker/security/guard.py).
 
 A token comes as metadata `authorization: Bearer TOKEN`, a role without one from the client's
-certificate. A call is checked once its request is parsed, a stream of the client's once its first
-request, the opening, has come: handlers never see what is refused.
+certificate. A unary call is checked after its request is parsed, a client's stream after its first
+request: handlers never get a refused request.
 """
 
 from __future__ import annotations
@@ -37,15 +37,17 @@ def caller_of(guard: Guard, context: Any) -> Caller:
 
 
 def need_of(method: MethodDescriptor) -> Need:
-    """Returns what an rpc needs: one that nobody thought of, everything."""
+    """Returns the permission that an rpc needs: a superuser's if the table does not list the
+    rpc."""
     return RPCS.get(f"{method.containing_service.name}/{method.name}", Need.SUPERUSER)
 
 
 def need_of_request(need: Need, request: Any) -> Need:
-    """Returns what a request needs: more than its rpc, if its fields ask for more.
+    """Returns the permission that a request needs, which may exceed its rpc's, depending on its
+    fields.
 
-    Whoever moves or deletes `__compaction` decides what the compacted view has, as one who compacts
-    does. Batches of a leader, or of a coordinator, are not checked as a producer's are.
+    Moving or deleting `__compaction` changes the compacted view, as a compaction does. Batches of a
+    leader, or of a coordinator, are not checked as a producer's are.
     """
     if getattr(request, "subscription", "") == COMPACTION_CURSOR:
         return Need.ADMIN
@@ -63,7 +65,7 @@ class GuardedMethod:
         self._guard, self._method, self._need = guard, method, need_of(method)
 
     def check_caller(self, context: Any) -> Caller | None:
-        """Returns who calls, before the request is parsed. Raises AuthenticationFailed."""
+        """Returns the caller, before the request is parsed. Raises AuthenticationFailed."""
         return None if self._guard is None else caller_of(self._guard, context)
 
     def check(self, caller: Caller | None, request: Any) -> None:

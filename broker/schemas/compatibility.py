@@ -47,7 +47,8 @@ _PREFIX = "SCHEMA_COMPATIBILITY_STRATEGY_"
 
 
 class _Rule(NamedTuple):
-    """A strategy: who must be able to read what, and which versions are compared."""
+    """A strategy: which schema must be able to read data of the other, and which versions are
+    compared."""
 
     backward: bool
     forward: bool
@@ -171,7 +172,8 @@ def _why(
     *,
     is_one: bool = False,
 ) -> str | None:
-    """Compares definitions of the same type. `is_one`: whether with one version, or with a list."""
+    """Compares definitions of the same type. `is_one`: the comparison is with one version, not with
+    a list."""
     if new.type == SCHEMA_TYPE_KEY_VALUE:
         return _why_pairs(versions, new, strategy, steps)
     if new.type == SCHEMA_TYPE_JSON and is_one and not (is_avro(versions[0]) and is_avro(new)):

@@ -35,7 +35,7 @@ JSON_NESTED_MAX = 400
 # Their data are an Avro definition.
 STRUCTS = frozenset((SCHEMA_TYPE_JSON, SCHEMA_TYPE_PROTOBUF, SCHEMA_TYPE_AVRO))
 _PREFIX = "SCHEMA_TYPE_"
-# In Java: a half without data.
+# Java's length of a half without data.
 _NULL_LENGTH = -1
 
 

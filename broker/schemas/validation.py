@@ -37,7 +37,7 @@ from ledgerfold.v1.records_pb2 import (
     SchemaType,
 )
 
-# For a pair of pairs.
+# The limit of halves, for pairs of pairs.
 _HALVES_MAX = 8
 # The types of a JSON Schema, which clients sent before Pulsar 2.1.
 _JSON_SCHEMAS = frozenset(

@@ -1,6 +1,6 @@
 """The broker's certificate for TLS, read again when its files change.
 
-New connections get what the files have when they come; open ones stay as they are. Files that
+New connections use the files' current contents; open connections are not affected. Files that
 cannot be used, such as a key that does not belong to the certificate, change nothing and are
 logged, once. TLS 1.2 is the lowest version. The files are looked at for each connection: that is
 one `stat` for each file.
@@ -59,7 +59,7 @@ class Certificates:
             return self._loaded
 
     def _looked_at(self) -> _Stamp:
-        """Returns what tells versions of the files apart; () if one is missing."""
+        """Returns values that differ between versions of the files; () if one is missing."""
         try:
             found = [each.stat() for each in self._files]
         except OSError:

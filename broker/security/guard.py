@@ -1,9 +1,9 @@
 """The one place that decides who may do what: credentials to a role, a role to its permissions.
 
 As in Pulsar: a superuser may do everything, an admin of a tenant everything in it, and any other
-role what it was granted (broker/topics/permissions.py). What a request needs is in
-broker/security/needs.py; the doors (broker/rpc, broker/pulsar, broker/http) ask here before they
-handle one.
+role what it was granted (broker/topics/permissions.py). broker/security/needs.py lists the
+permission that each request needs; broker/rpc, broker/pulsar and broker/http ask the guard before
+they handle a request.
 
 Producers, consumers and readers are checked when they open, and not for each message. As in Pulsar,
 they are checked again when a grant of their namespace was removed, and ended if nothing else
@@ -84,7 +84,7 @@ class Fields(Protocol):
 
 
 def target_of(request: Fields) -> Target:
-    """Returns what a protobuf request names. Raises InvalidRequest.
+    """Returns the topic, namespace or tenant that a protobuf request names. Raises InvalidRequest.
 
     >>> from ledgerfold.v1.admin_pb2 import ListTenantsRequest, UnloadTopicRequest
     >>> target_of(UnloadTopicRequest(topic="orders")).namespace
@@ -160,7 +160,7 @@ class Guard:
         return self._settings.protects_metrics
 
     def caller(self, credentials: Credentials) -> Caller:
-        """Returns who shows these credentials. Raises AuthenticationFailed."""
+        """Returns the client that the credentials identify. Raises AuthenticationFailed."""
         if self._verifier is not None and credentials.token is not None:
             return self._verifier.verify(credentials.token)
         if credentials.certificate_role:
@@ -196,7 +196,8 @@ class Guard:
 
     @contextmanager
     def use(self, use: Use) -> Iterator[Use]:
-        """Watches over what is open inside, and ends it at once if it is not permitted any more."""
+        """Registers a use for the duration of the block, and ends it at once when it is no longer
+        permitted."""
         self._uses.add(use)
         try:
             self._check_use(use)
@@ -251,5 +252,5 @@ def check_settings(settings: SecuritySettings) -> None:
         )
     if settings.takes_tokens and settings.authorizes and not settings.superuser_roles:
         raise InvalidRequest(
-            "Nobody could grant permissions to others: name a role in --superuser-roles."
+            "No client could grant permissions to others: name a role in --superuser-roles."
         )

@@ -93,8 +93,8 @@ class _Gate(asyncio.Protocol):
                 ssl_shutdown_timeout=_SHUTDOWN_S,
             )
         except OSError as error:
-            # SSLError and ConnectionError are OSErrors: a client that does not speak TLS, trusts
-            # nobody here, or takes too long.
+            # SSLError and ConnectionError are OSErrors: the client does not use TLS, does not trust
+            # the certificate, or takes too long.
             _log.info("No TLS with %s: %s", peer, error)
             plain.abort()
             return

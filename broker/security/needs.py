@@ -1,4 +1,4 @@
-"""The table of what each request needs, for all doors.
+"""The permission that each request needs, for all protocols.
 
   >>> RPCS["AdminService/TruncateTopic"], COMMANDS["SUBSCRIBE"]
   (<Need.ADMIN: 'admin'>, <Need.CONSUME: 'consume'>)
@@ -16,22 +16,22 @@ from typing import Final
 
 
 class Need(Enum):
-    """The need of a request. The topic, namespace or tenant is the one that it names."""
+    """The permission that a request needs, for the topic, namespace or tenant that it names."""
 
-    # Nothing: also strangers.
+    # None: clients without credentials may send it.
     NOTHING = "nothing"
-    # To have proved a role.
+    # Any role.
     ROLE = "role"
-    # Nothing more: the producer or consumer that it is about was checked when it opened.
+    # None: its producer or consumer was checked when it opened.
     OPENED = "opened"
-    # To produce to the topic, or consume from it.
+    # Permission to produce to the topic, or to consume from it.
     LOOKUP = "lookup"
     PRODUCE = "produce"
     CONSUME = "consume"
-    # To produce to all topics of the namespace, or consume from them.
+    # Permission to produce to all topics of the namespace, or to consume from them.
     LIST = "list"
-    # To be an admin of the tenant. A request that names none is about all of them, and needs a
-    # superuser.
+    # A role that is an admin of the tenant. A request that names no tenant applies to all of them,
+    # and needs a superuser.
     ADMIN = "admin"
     SUPERUSER = "superuser"
 
@@ -81,11 +81,11 @@ RPCS: Final[Mapping[str, Need]] = {
             "PlanCleaning Clean RunRetention GetCleaner SetCleaning",
         },
     ),
-    # For probes, as is usual; its answer is whether the broker serves.
+    # Health checks need no role, as is usual; the answer only says whether the broker serves.
     **_rows("Health", {Need.NOTHING: "Check List", Need.ROLE: "Watch"}),
 }
 
-# By the name of the type of the command that a client sends.
+# The keys are the types of the commands that clients send.
 COMMANDS: Final[Mapping[str, Need]] = {
     "CONNECT": Need.NOTHING,
     "AUTH_RESPONSE": Need.NOTHING,
@@ -131,7 +131,7 @@ def _routes(need: Need, methods: str, path: str, *ends: str) -> dict[tuple[str, 
 
 
 def _policies(names: Iterable[str]) -> dict[tuple[str, str], Need]:
-    """Returns the rows of policies of namespaces and topics, whatever the method that sets them."""
+    """Returns the rows of the policies of namespaces and topics, for every method."""
     return {
         row: Need.ADMIN
         for path in (_NAMESPACE, _TOPIC)

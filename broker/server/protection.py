@@ -59,9 +59,9 @@ def check_protection(settings: SecuritySettings, listens: Mapping[str, str]) -> 
     is_open = not settings.authenticates and settings.tls_client_ca is None
     if is_open and not settings.insecure:
         raise InvalidRequest(
-            f"{named}: whoever reaches it could read and delete everything. Authenticate clients "
-            "(--token-secret-key or --token-public-key, --superuser-roles), listen on 127.0.0.1, "
-            "or say --insecure."
+            f"{named}: any client that reaches it could read and delete everything. Authenticate "
+            "clients (--token-secret-key or --token-public-key, --superuser-roles), listen on "
+            "127.0.0.1, or say --insecure."
         )
     if not settings.uses_tls and not is_open:
         _log.warning("%s: tokens and messages travel unencrypted; use --tls-cert.", named)

@@ -188,7 +188,7 @@ class Cursor:
         """
         if position.entry_id < 0:
             # NOTE: kept out of mark-delete, where entry id -1 would make a read-compacted consumer
-            # begin again (test_cumulative_ack_before_a_ledgers_first_entry).
+            # begin again (test_a_cumulative_acknowledgement_before_the_first_entry_of_a_ledger).
             position = self._gaps.get(position.next, self._mark_delete)
         if position <= self._mark_delete:
             return False

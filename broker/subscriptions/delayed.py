@@ -49,7 +49,7 @@ class DelayedEntries:
     ) -> None:
         self._entries_max, self._on_room = entries_max, on_room
         self._places = places or Places(entries_max)
-        # By time, then by position.
+        # The entries, by time, then by position.
         self._heap: list[int] = []
         self._is_paused = self._is_refused = False
 

@@ -74,7 +74,7 @@ class Pump:
         self._bytes_per_message = float(_MESSAGE_BYTES_FIRST)
         self._task: asyncio.Task[None] | None = None
         self._clock, self._delays = clock, delays
-        # For the next delayed entry, and when it rings.
+        # The timer for the next delayed entry, and its time.
         self._alarm: Timer | None = None
         self._alarm_ms: int | None = None
 
@@ -237,7 +237,7 @@ class Pump:
         if dispatcher.next_due_ms is not None or self._alarm_ms is not None:
             now_ms = self._clock.now_ms()
             if dispatcher.release(now_ms, self._cursor.is_acknowledged):
-                # After other tasks.
+                # This runs after other tasks.
                 asyncio.get_running_loop().call_soon(self.wake)
             self._set_alarm(now_ms)
         return dispatcher.replay_positions()
@@ -251,7 +251,7 @@ class Pump:
             return
         self._cancel_alarm()
         if due_ms is not None:
-            # Not much later than the clock, which may be set.
+            # At most this long after the clock's time, because the clock may be set.
             delay_ms = min(due_ms - now_ms, _ALARM_MS_MAX)
             self._alarm = self._clock.call_later(delay_ms / 1000, self._ring)
             self._alarm_ms = due_ms

@@ -194,7 +194,7 @@ class KeyRanges:
 
 
 def owners_by(policy: KeySharedPolicy) -> KeyOwners:
-    """Returns owners, nobody yet, by the rules of a policy."""
+    """Returns owners without consumers, by the rules of a policy."""
     if policy.is_sticky:
         return KeyRanges()
     return KeyRing() if policy.on_ring else KeyHalves()

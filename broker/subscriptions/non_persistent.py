@@ -66,9 +66,9 @@ class NonPersistentSubscription:
         self.traffic_before, self.dropped = Traffic(), MessageRate(self.created_ms)
         self._type: SubscriptionType | None = None
         self._key_shared = AUTO_SPLIT
-        # Of the present type; replaced when the last consumer has left.
+        # The dispatcher of the present type; replaced when the last consumer has left.
         self._dispatcher: Dispatcher | None = None
-        # By number, in the order of connection.
+        # The consumers by number, in the order of connection.
         self._consumers: dict[int, Consumer] = {}
         self._last_number = 0
         self._closed: LedgerfoldError | None = None

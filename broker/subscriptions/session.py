@@ -31,7 +31,7 @@ from ledgerfold.storage.entry import Position
 
 
 class ConsumerKind(Protocol):
-    """Creates consumers: the class Consumer, or what stands for it."""
+    """Creates consumers: the class Consumer, or a replacement."""
 
     def __call__(
         self,

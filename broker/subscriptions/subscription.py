@@ -68,7 +68,7 @@ class Subscription:
         self._outgoing, self._consumer_kind = outgoing or Outgoing(), consumers
         self.topic, self.name, self.log, self.cursor = topic, name, log, cursor
         self._emulation, self.created_ms = emulation, created_ms
-        # As set by the last consumer that connected; a seek by time searches its view.
+        # The setting of the last consumer that connected; a seek by time searches its view.
         self.read_compacted = False
         # By message TTL or by request: the number of entries and the time of the last attempt.
         self.entries_expired = self.expired_ms = 0
@@ -87,7 +87,7 @@ class Subscription:
         self._session: Session | None = None
         self._closed: LedgerfoldError | None = None
         self._is_moving = False
-        # Not durable, but a seek disconnected its consumers, which will reconnect.
+        # Not durable, but kept: a seek disconnected its consumers, which will reconnect.
         self.is_kept = False
         self._last_number = 0
 

@@ -232,7 +232,7 @@ class ProducerAccess:
     def _fence_out(self) -> None:
         error = ProducerFenced(self._kept.name, "another one took exclusive access.")
         self._give_up(error)
-        # Before the others leave, so that none of them gets a turn.
+        # This precedes the end of the others, so that none of them gets access.
         self._holder = None
         self._end_producers(error)
 

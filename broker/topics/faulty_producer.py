@@ -40,9 +40,10 @@ class FaultyProducer(Producer):
     def __init__(self, faults: Faults, *values: Any, **options: Any) -> None:
         super().__init__(*values, **options)
         self._faults, self._subject = faults, Subject(self._topic.name, producer=self.name)
-        # What add() notes of receipts while an entry is appended that rules have hit.
+        # What add() does to receipts of the entry that is being appended, if rules apply to it.
         self._effect: Effect | None = None
-        # In the order of the receipts; those taken from the queue and not yet returned.
+        # The marks of receipts, in their order; then the receipts that were taken from the queue
+        # and not yet returned.
         self._marked: deque[_Marked] = deque()
         self._held: deque[Receipt] = deque()
         # A receipt ahead disconnects it: what arrives is dropped.
@@ -58,7 +59,7 @@ class FaultyProducer(Producer):
 
     def append_all(self, entries: Iterable[Buffer], *, is_new: bool = False) -> None:
         if self._is_cut:
-            # Also after the rules are gone: its client sends again what was dropped before.
+            # Also after the rules were removed: the client resends the dropped entries.
             self.check()
             return
         if self._faults.is_empty:

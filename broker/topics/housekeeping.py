@@ -64,7 +64,7 @@ class Housekeeping:
             for check in (_roll, _expire, enforce_quotas, _trim, _forget_producers):
                 if topic.is_loaded:
                     await _do(check, topic)
-            # Streams get their turn, regardless of the number of topics.
+            # Streams are served in between, regardless of the number of topics.
             await asyncio.sleep(0)
         await asyncio.to_thread(self._broker.store.reserve.renew)
 

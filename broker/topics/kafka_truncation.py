@@ -2,8 +2,8 @@
 
 Readers and producers reconnect, as after any unload. A reader past the new end is refused
 (OFFSET_OUT_OF_RANGE) until as much is appended. A cleaning in progress is aborted if the active
-segment is deleted or replaced. Otherwise the truncation waits for it, as the cleaning changes
-nothing that it touches (broker/kafka/log/truncation.py).
+segment is deleted or replaced. Otherwise the truncation waits until the cleaning has ended, because
+it does not change the segments of the cleaning (broker/kafka/log/truncation.py).
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ broker, such as a reset, holds all names: it waits until no lock is held, and ot
   changed
   reset
 
-While the lock of all names is waited for, the lock of a name is given only to those who hold one
-already, and may need another. So it waits for what is in progress, never for what comes later.
+While a task waits for the lock of all names, only tasks that hold the lock of a name get another
+one, which they may need to finish. So the task waits for work in progress, never for later work.
 Tasks that were created by a holder count as holders.
 """
 
@@ -40,7 +40,8 @@ class TopicLocks:
         # Each lock exists while a task holds it or waits for it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._inside = 0
-        # No name is locked; all names are not; nobody waits for all names either.
+        # Set if no name is locked; if all names are not locked; if no task waits for all names,
+        # either.
         self._is_idle, self._is_open, self._is_free = (asyncio.Event() for _ in range(3))
         for event in (self._is_idle, self._is_open, self._is_free):
             event.set()

@@ -22,7 +22,7 @@ from ledgerfold.broker.topics.schemas import Schemas, owner_of
 from ledgerfold.storage.errors import NotAllowed, TopicExists, TopicNotFound, Unavailable
 from ledgerfold.storage.partition_names import parse_partition
 
-# As in Pulsar by default.
+# Pulsar's default.
 UNUSED_MS = 60_000
 
 

@@ -102,7 +102,7 @@ class Permissions:
         self.removed(namespace)
 
     def removed(self, namespace: str) -> None:
-        """Has what is open in a namespace checked again, after grants of it were removed."""
+        """Rechecks the open streams of a namespace, after grants were removed."""
         for callback in tuple(self.on_removed):
             callback(namespace)
 

@@ -42,8 +42,8 @@ def check_allowed(broker: Broker) -> None:
     """Raises NotAllowed."""
     if broker.manual_clock is None and not broker.settings.allow_reset:
         raise NotAllowed(
-            "The broker does not allow this. Start it with --allow-reset or --test-clock: then all "
-            "who reach it may delete everything."
+            "The broker does not allow this. Start it with --allow-reset or --test-clock: then any "
+            "client may delete everything."
         )
 
 
@@ -86,7 +86,7 @@ async def replace_records(broker: Broker, write: Callable[[], list[int]]) -> lis
     async def free() -> None:
         ledger_ids[:] = await broker.in_thread(write)
         if broker.store.reserve.is_lent:
-            # At once: afterwards there may be no room to note what is removed.
+            # At once: afterwards there may be no space to record what is removed.
             await broker.in_thread(lambda: broker.store.delete_all_files(ledger_ids))
 
     await retry_with_reserve(broker.store, free)

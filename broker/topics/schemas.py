@@ -7,8 +7,8 @@ Rules and their source: Pulsar's SchemaRegistryServiceImpl, AbstractTopic and Pe
 
 * A definition that a version has already is that version.
 * A deletion leaves a mark, so that its versions are not used again: `force` removes that, too.
-  Deleting the topic is such a deletion, in the same write; so is, in a later write, the end of a
-  non-persistent one that nobody uses.
+  Deleting the topic deletes its schema in the same write; the end of an unused non-persistent topic
+  deletes it in a later write.
 * Every change is one synced write, and is decided on the versions that it is written after.
 
 Definitions are checked and compared in separate threads, because clients choose their sizes:

@@ -2,9 +2,9 @@
 
 A save and a restore unload all topics, as a reset does (broker/topics/reset.py): clients that stay
 connected reconnect, and runs in progress are ended. A restore brings back what a reset deletes; the
-broker's clock and the ids of ledgers go on. All topics are loaded after it, in the background: what
-time does to a topic does not depend on whether it was loaded before. Brokers that can be reset
-allow it.
+broker's clock and the ids of ledgers go on. All topics are loaded after it, in the background:
+timed work, such as retention, does not depend on whether a topic was loaded before. Brokers that
+can be reset allow it.
 """
 
 from __future__ import annotations

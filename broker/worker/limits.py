@@ -13,19 +13,20 @@ HEALTHY_MS = 60_000
 class SupervisorLimits:
     """Time limits in seconds."""
 
-    # For a run to get a ready worker.
+    # A run waits this long for a ready worker.
     ready: float = 120.0
-    # For a new process to report its port.
+    # A new process reports its port within this time.
     listening: float = 60.0
-    # For Spark to be up after that.
+    # Spark is ready within this time after that.
     warm: float = 300.0
-    # For a worker, and its check of a strategy that is being set.
+    # The wait for a worker and for its check of a strategy that is being set.
     check: float = 25.0
-    # For a worker to end a cancelled run, before it is killed.
+    # A worker that does not end a cancelled run within this time is killed.
     cancel: float = 10.0
-    # Between SIGTERM and SIGKILL. The first worker of a machine may write its class-data archive.
+    # The time between SIGTERM and SIGKILL. The first worker of a machine may write its class-data
+    # archive.
     stop: float = 10.0
-    # For a worker that stopped serving to end its runs, then itself.
+    # A worker that stopped serving ends its runs, then itself, within this time.
     leave: float = 20.0
 
 

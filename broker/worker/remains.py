@@ -31,7 +31,7 @@ from ledgerfold.marked_processes import end_marked, marked
 from ledgerfold.storage.names import COMPACTOR
 
 WORKER_VARIABLE = "LEDGERFOLD_WORKER"
-# For killed processes to end; one that hangs in the kernel takes longer.
+# The wait for killed processes to end; a process that hangs in the kernel takes longer.
 END_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 

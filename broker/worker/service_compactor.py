@@ -48,7 +48,7 @@ from ledgerfold.v1.compactor_pb2 import (
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
-# For a cancelled run to end, and for close().
+# The time for a cancelled run to end, and for close().
 END_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 

@@ -42,7 +42,7 @@ from ledgerfold.compactor.job.inline_process import (
 from ledgerfold.compactor.job.pauses import pauses_by
 from ledgerfold.compactor.user_strategies.own import Own
 
-# As Spark's default master, local[2].
+# The number of Spark's default master, local[2].
 CORES = 2
 
 Check = Callable[[], None]

@@ -28,7 +28,7 @@ from ledgerfold.compactor.job.progress import Parts
 from ledgerfold.compactor.strategies.watch import ENVIRONMENT
 from ledgerfold.marked_processes import end_marked
 
-# Not by -m: pickled objects name this module, not __main__.
+# This is not run with -m, because pickled objects must name this module, not __main__.
 _MAIN = f"from {__name__} import main; main()"
 # Marks the process, and those that it starts.
 _VARIABLE = "LEDGERFOLD_TASKS"
@@ -120,7 +120,7 @@ class TaskProcess:
         # Its group has the same number as long as one of them is left.
         self._kill_group()
         end_marked(f"{_VARIABLE}={self._token}", _END_SECONDS)
-        # What was sent before is still read. On some systems the other end has disconnected it.
+        # Messages sent before are still read. On some systems the other end has disconnected it.
         with suppress(OSError):
             self._answers.shutdown(socket.SHUT_RDWR)
 

@@ -112,7 +112,7 @@ class Columns:
 
     records: Records
     rows: Integers
-    # Where timestamp, offset delta and key begin; -1 key bytes: null.
+    # The positions where timestamp, offset delta and key begin; -1 key bytes: null.
     time_at: Integers
     offset_at: Integers
     key_at: Integers

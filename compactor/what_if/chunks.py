@@ -34,7 +34,7 @@ from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.what_if.rows import Entries, packed
 from ledgerfold.storage.entry import EntryHeader
 
-# In addition to a key: its offset, its flags, the size of its value.
+# The bytes of a row in addition to its key: the offset, flags, and the size of the value.
 KEY_ROW_BYTES = 9
 VALUE_ROW_BYTES = 1
 

@@ -80,17 +80,17 @@ def _why_no_run(history: History, setting: ReplaySetting) -> str:
     >>> one = np.array([1], np.int64)
     >>> history = History(one, one * 700, one, one, one, Facts(one, one > 0), one)
     >>> _why_no_run(history, ReplaySetting(threshold_bytes=1000))
-    'there are 700 bytes of raw data in all; a run comes when more than 1000 are uncompacted'
+    'there are 700 bytes of raw data in all; a run starts when more than 1000 are uncompacted'
     """
     if not len(history.entry_bytes):
         return "there are no raw data: nothing was published, or all of it was trimmed"
     if setting.WhichOneof("when") == "threshold_bytes":
         return (
-            f"there are {int(history.entry_bytes.sum())} bytes of raw data in all; a run comes "
+            f"there are {int(history.entry_bytes.sum())} bytes of raw data in all; a run starts "
             f"when more than {setting.threshold_bytes} are uncompacted"
         )
     lasted_ms = int(history.clock_ms[-1] - history.clock_ms[0])
     return (
-        f"all was published within {lasted_ms} ms; a run comes at the end of each "
+        f"all was published within {lasted_ms} ms; a run starts at the end of each "
         f"{setting.interval_ms} ms, if something is published after it"
     )

@@ -104,7 +104,7 @@ class AnalysisRun(AnalysisWork):
             at: each.strategy for at, each in enumerate(candidates) if each.strategy is not None
         }
         survivors = {at: each.survivors for at, each in own.items() if each.survivors is not None}
-        # In the order of the job's results.
+        # The order is that of the job's results.
         compared = [*strategies, *survivors]
         analysis = Analysis(
             analysis_cut(self._segments, self._engine.cores, tuple(strategies.values())),

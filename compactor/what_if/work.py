@@ -92,6 +92,6 @@ class RunningAnalysis:
         self.give_way()
 
     def give_way(self) -> None:
-        """Cancels the attempt; the next attempt is queued after the present queue."""
+        """Cancels the attempt; the next attempt is added at the end of the queue."""
         if self._now is not None:
             self._now.cancel()

@@ -1,9 +1,9 @@
 """The change log of a database table, in a topic.
 
-Triggers note each change of the table `people` in the table `changes`, in the same transaction. A
-publisher sends the notes in order, with the primary key as the message's key and the note's
+Triggers record each change of the table `people` in the table `changes`, in the same transaction. A
+publisher sends the changes in order, with the primary key as the message's key and the change's
 number as its sequence id. When it is started again, the producer of the same name knows the last
-number that was stored: no change is lost, and none is stored twice. Whoever reads the topic has a
+number that was stored: no change is lost, and none is stored twice. Each reader of the topic has a
 copy of the table.
 
     python change_log.py 127.0.0.1:7650 people people.db

@@ -151,7 +151,7 @@ class UnchangedFiles(Files):
     """Files that a recovery does not change: what it would cut off is left out of its result."""
 
     def free_bytes(self, path: Path) -> int:
-        """Returns as much as a copy of any file would need: none is made."""
+        """Returns more than any copy would need: this file system makes none."""
         return 2**63 - 1
 
     def copy(self, source: Path, target: Path) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 
 def decoded(key: bytes) -> bytes:
-    """Returns the bytes of a key in base64; one that is not, as it was sent.
+    """Decodes a key from base64; returns other keys unchanged.
 
     >>> decoded(b"AAE="), decoded(b"?")
     (b'\\x00\\x01', b'?')

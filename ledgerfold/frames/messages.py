@@ -1,9 +1,10 @@
 """The rows of entries of Pulsar's clients, and of Kafka's record batches, as Arrow columns.
 
 A Kafka batch is decoded by column (storage/kafka/section.py). The messages of a Pulsar batch can
-only be found one after the other: each has metadata of its own, which protobuf parses. What nobody
-can open alone is one row, as a reader gets it (storage/pulsar/batch.py): an encrypted batch, or a
-batch that does not parse; so is each chunk of a larger message, and an encrypted message.
+only be found one after the other: each has metadata of its own, which protobuf parses. An entry
+that cannot be decoded is one row, as a reader gets it (storage/pulsar/batch.py): an encrypted
+batch, or a batch that does not parse; so is each chunk of a larger message, and an encrypted
+message.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ledgerfold.storage.entry import Buffer, EntryHeader
 from ledgerfold.storage.kafka.entries import KafkaBatch
 from ledgerfold.storage.pulsar.batch import PulsarBatch
 
-# What a Python object takes beside its bytes.
+# The overhead of a Python object in bytes.
 _OBJECT_BYTES = 50
 
 
@@ -44,7 +45,7 @@ class PulsarRows(Rows):
         self.rows += batch.rows
         self.size_bytes += len(self._columns) * _OBJECT_BYTES * batch.rows
         if self.query.wants("value", "properties"):
-            # Without its compression.
+            # The size without compression.
             self.size_bytes += len(batch.payload)
 
     def columns(self) -> dict[str, pa.Array]:

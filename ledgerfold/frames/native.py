@@ -44,7 +44,7 @@ class NativeRows(Rows):
         self._values: list[bytes] = []
         self._keys = _Strings()
         self._producers: list[str] = []
-        # By the number of its entry.
+        # The keys are the numbers of the entries.
         self._sequence_ids: dict[int, bytes] = {}
         self._properties: dict[int, NativeValues] = {}
         self._dead: list[Integers] = []

@@ -19,7 +19,8 @@ from ledgerfold.frames.schema import SCHEMA
 
 
 def parquet_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    """Yields a file, a row group for each batch, compressed with zstd. Holds one of them."""
+    """Yields a file, a row group for each batch, compressed with zstd. Holds one batch in
+    memory."""
     written = _Blocks()
     sink = pa.PythonFile(written, mode="w")
     with pq.ParquetWriter(sink, SCHEMA, compression="zstd") as writer:

@@ -43,7 +43,7 @@ def parts_of(query: Query) -> list[Part]:
 def last_positions(query: Query) -> dict[str, Position]:
     """Returns the last message of the topic, or of each partition. Raises as `parts_of`.
 
-    Of a Kafka topic: of those that the read would return, at most.
+    On a Kafka topic, only messages that the read would return count.
     """
     if query.url is not None:
         with Remote(query.url) as remote:

@@ -64,7 +64,7 @@ class RemotePart:
                     return
 
     def _within(self, entries: Sequence[StoredEntry]) -> tuple[Sequence[StoredEntry], bool]:
-        """Returns the entries of the part, and whether the next one is behind it."""
+        """Returns the entries of the part, and whether the next part follows."""
         if self.offsets is not None:
             last = entries[-1]
             next_offset = read_batch_header(last.data, last.header.header_bytes).next_offset

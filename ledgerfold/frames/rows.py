@@ -23,7 +23,7 @@ class Rows(ABC):
 
     def __init__(self, query: Query, partition: int) -> None:
         self.query, self.partition = query, partition
-        # Those of the sections, dead ones included; what they take in memory, about.
+        # The rows of the sections, including dead ones; their approximate size in memory.
         self.rows = self.size_bytes = 0
 
     @abstractmethod

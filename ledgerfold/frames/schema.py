@@ -38,7 +38,7 @@ SCHEMA = pa.schema(
     ]
 )
 NAMES: tuple[str, ...] = tuple(SCHEMA.names)
-# Those that are in the value section of a native entry.
+# The columns that are in the value section of a native entry.
 IN_VALUES = ("value", "producer_name", "sequence_id", "properties")
 
 

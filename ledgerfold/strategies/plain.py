@@ -106,7 +106,7 @@ def takes_over(message: KeyMessage, current: KeyMessage) -> bool:
 class EventTimeWindow(EventTime[M]):
     """Does as `event-time`, except for messages younger than a lag.
 
-    Rules (of no other product; the lag is that of Kafka's min.compaction.lag.ms, by event time):
+    Rules (they are Ledgerfold's own; the lag is like Kafka's min.compaction.lag.ms, by event time):
 
     * A message is young while its event time is later than the run's time minus the lag. If it has
       no event time, its publish time counts.

@@ -134,7 +134,7 @@ class HeaderVersion:
 
 
 ReadyMade = HeaderVersion | KeepFirst | Newest | Numeric
-# By the name of the strategy.
+# The keys are the names of the strategies.
 READY_MADE: Final[dict[str, type[ReadyMade]]] = {
     "newest": Newest,
     "numeric": Numeric,

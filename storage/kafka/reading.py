@@ -53,7 +53,7 @@ class _Columns:
 
     def __init__(self, data: bytes, base_offset: int, base_time: int) -> None:
         self._data, self._base_offset, self._base_time = data, base_offset, base_time
-        # None while they rise by one from the base and need not be stored.
+        # The offsets; None while they rise by one from the base and need not be stored.
         self._offsets: list[int] | None = None
         self._times: list[int] = []
         self._keys: list[bytes | None] = []

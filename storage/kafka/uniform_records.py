@@ -22,7 +22,7 @@ from ledgerfold.storage.kafka.varints import COUNTED, read_varint
 # Rows compared at once, and the minimum worth it.
 _COMPARED_ROWS = 1024
 _UNIFORM_ROWS_MIN = 8
-# After a failed comparison so many rows are read one by one, doubling each time.
+# After a failed comparison this number of rows is read one by one; it doubles each time.
 _SINGLE_ROWS = 128
 _SINGLE_ROWS_MAX = 1024
 # Bytes that end a varint, bytes that do not, and a table that swaps them.

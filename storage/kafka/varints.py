@@ -92,7 +92,7 @@ VARINTS = _Varints()
 SIZED = _Sized()
 COUNTED = _Counted()
 _TWO_BYTES = [VARINTS[number] for number in range(64, 8192)]
-# From the first number of each size: columns of first bytes and of second ones.
+# For each size: its first number, and columns of the first and the second bytes.
 _COLUMNS = {
     1: (0, [bytes(range(0, 128, 2))]),
     2: (64, [bytes(each) for each in zip(*_TWO_BYTES, strict=True)]),

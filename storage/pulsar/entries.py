@@ -1,4 +1,4 @@
-"""The entry of a Pulsar client: its metadata and its payload, behind our header.
+"""The entry of a Pulsar client: its metadata and its payload, after our header.
 
 Neither is changed, and the payload is not opened, as in Pulsar's broker: a batch that does not
 parse is stored, and a compaction keeps it as it is. But a batch must not declare more messages than
@@ -20,7 +20,8 @@ from ledgerfold.storage.pulsar.metadata import is_batch
 from ledgerfold.storage.pulsar.payload import SINGLE_BYTES_MIN
 from ledgerfold.v1.pulsar_pb2 import MessageMetadata
 
-# For a batch: more than 5 MiB, the default largest message of Pulsar, can hold without values.
+# The limit of a batch: more messages than 5 MiB, Pulsar's default limit, can hold, even without
+# values.
 MESSAGES_MAX = 1_000_000
 
 

@@ -63,7 +63,7 @@ def test_example_of_the_manual(brokers: Brokers, case: Case, profile: str) -> No
     _check(brokers, case, profile)
 
 
-def test_the_line_that_the_manual_pipes_in(brokers: Brokers) -> None:
+def test_the_piped_command_of_the_manual(brokers: Brokers) -> None:
     """Its output is as in docs/CASES.md, except for the time."""
     found = re.search(
         r"\$ echo '(.*)' \| scripts/cases -\n((?:pass|FAIL).*?)\n1 passed", MANUAL, re.S

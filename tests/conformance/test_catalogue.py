@@ -54,7 +54,7 @@ def test_every_number_has_a_case_a_test_or_a_reason() -> None:
     assert catalogue() - covered() - excused() == set()
 
 
-def test_no_reason_is_left_for_what_is_tested() -> None:
+def test_the_page_names_only_numbers_of_the_catalogue() -> None:
     """The page lists no number that the catalogue does not have."""
     assert excused() & covered() == set()
     assert excused() - catalogue() == set()

@@ -79,7 +79,9 @@ def test_adm_16_the_text_of_a_failure(
     assert answer.returncode == 1
 
 
-def test_raw_06_nothing_is_created_by_asking(shared_broker: BrokerProcess, topic: str) -> None:
+def test_raw_06_a_trigger_or_a_status_creates_nothing(
+    shared_broker: BrokerProcess, topic: str
+) -> None:
     """A trigger and a status of a topic that does not exist create nothing."""
     with Admin(shared_broker.url) as admin:
         for ask in (admin.trigger_compaction, admin.compaction_status, admin.last_message_id):

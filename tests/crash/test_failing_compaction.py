@@ -103,7 +103,7 @@ def test_the_nth_call_fails(number: int, code: int) -> None:
 
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("number", range(1, CALLS + 1))
-def test_the_power_goes_after_the_nth_call(number: int, tail: Tail) -> None:
+def test_the_power_fails_after_the_nth_call(number: int, tail: Tail) -> None:
     history = History()
     history.lab.files.crash_at(number)
     history.lab.run_until_crash(history.lab.compaction())

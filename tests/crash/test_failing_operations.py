@@ -93,7 +93,7 @@ def test_the_nth_call_fails(operation: Operation, number: int) -> None:
 
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize(("operation", "number"), CASES)
-def test_the_power_goes_after_the_nth_call(operation: Operation, number: int, tail: Tail) -> None:
+def test_the_power_fails_after_the_nth_call(operation: Operation, number: int, tail: Tail) -> None:
     history = History()
     before, lab = reads(history), history.lab
     work = truncate_topic if operation is truncate else disable_compaction

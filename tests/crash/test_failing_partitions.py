@@ -83,7 +83,7 @@ CALLS = [
 ]
 
 
-def test_creating_and_growing_are_one_write() -> None:
+def test_creating_and_growing_take_one_write_each() -> None:
     assert [calls_of(work) for work in (create, grow)] == [1, 1]
 
 
@@ -99,7 +99,7 @@ def test_the_nth_call_fails(work: Work, number: int) -> None:
 
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize(("work", "number"), CALLS)
-def test_the_power_goes_after_the_nth_call(work: Work, number: int, tail: Tail) -> None:
+def test_the_power_fails_after_the_nth_call(work: Work, number: int, tail: Tail) -> None:
     lab = prepared(work)
     lab.files.crash_at(number)
     lab.run_until_crash(work(lab.broker))

@@ -116,7 +116,7 @@ def test_the_nth_call_fails(action: Callable[[Setting], None], number: int, cras
     setting.check(crashes=crashes)
 
 
-def test_a_full_disk_is_left_alone() -> None:
+def test_a_full_disk_refuses_publishers_and_not_readers() -> None:
     """Publishers get the error at once, readers are not affected, until there is room."""
     setting = Setting()
     topic = setting.lab.topic

@@ -100,7 +100,7 @@ def test_the_nth_call_fails(offset: int, number: int) -> None:
 
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize(("offset", "number"), CASES)
-def test_the_power_goes_after_the_nth_call(offset: int, number: int, tail: Tail) -> None:
+def test_the_power_fails_after_the_nth_call(offset: int, number: int, tail: Tail) -> None:
     lab = history()
     lab.files.crash_at(number)
     lab.run_until_crash(truncate_log(lab.broker, TOPIC, offset))

@@ -136,7 +136,7 @@ def raw_publish(url: str, topic: str) -> grpc.RpcError:
         return failure.value
 
 
-def test_publishers_are_refused_and_readers_are_not(setting: Setting) -> None:
+def test_publishers_are_refused_and_readers_are_served(setting: Setting) -> None:
     """The error has code, reason and remedy; later publishing works again by itself."""
     setting.publish("t", *values(20))
     setting.publish("idle", *values(3))
@@ -163,7 +163,7 @@ def test_publishers_are_refused_and_readers_are_not(setting: Setting) -> None:
     setting.check_readable("t", "idle", "new")
 
 
-def test_an_open_reader_goes_on(setting: Setting) -> None:
+def test_an_open_reader_continues(setting: Setting) -> None:
     """It gets no error from a full disk, and gets the messages that are published when there is
     room again.
     """
@@ -178,7 +178,7 @@ def test_an_open_reader_goes_on(setting: Setting) -> None:
     assert reader.read_next(10_000).data() == b"last"
 
 
-def test_a_consumer_goes_on(setting: Setting) -> None:
+def test_a_consumer_continues(setting: Setting) -> None:
     """Its acknowledgements become durable when there is room: no acknowledged message
     returns then.
     """
@@ -198,7 +198,7 @@ def test_a_consumer_goes_on(setting: Setting) -> None:
     assert [message.data() for message in receive(setting.subscribe("t"), 5)] == values(5, 15)
 
 
-def test_the_metadata_can_be_written_when_there_is_room(setting: Setting) -> None:
+def test_metadata_writes_work_again_when_there_is_room(setting: Setting) -> None:
     """RocksDB alone would refuse all later writes. A failed write has no effect, not even after
     kill -9.
     """
@@ -273,7 +273,7 @@ def started(broker: BrokerProcess) -> str:
 
 
 @pytest.mark.parametrize("end", [BrokerProcess.kill, BrokerProcess.stop])
-def test_a_start_on_a_full_disk_serves_or_says_why_not(
+def test_a_start_on_a_full_disk_serves_or_states_the_reason(
     setting: Setting, end: Callable[[BrokerProcess], object]
 ) -> None:
     """A start loses no acknowledged message."""
@@ -296,9 +296,7 @@ def test_a_start_on_a_full_disk_serves_or_says_why_not(
 
 
 @pytest.mark.parametrize("name", FREEING)
-def test_a_broker_that_was_killed_on_a_full_disk_starts_and_frees_it(
-    setting: Setting, name: str
-) -> None:
+def test_a_broker_killed_on_a_full_disk_starts_again(setting: Setting, name: str) -> None:
     """Repeatedly: the reserve for deletions is enough to start."""
     topic = "p-partition-0" if name == "delete-partitioned" else "t"
     with setting.admin() as admin:
@@ -319,7 +317,7 @@ def test_a_broker_that_was_killed_on_a_full_disk_starts_and_frees_it(
     setting.check_readable("other", *({"t"} & {topic}))
 
 
-def test_no_publisher_takes_the_room_that_a_start_has_used(setting: Setting) -> None:
+def test_a_start_on_a_disk_filled_by_data_can_be_repeated(setting: Setting) -> None:
     """A disk filled by the data themselves: a broker that is killed on it once more starts, too."""
     with setting.admin() as admin:
         setting.publish("other", *values(5))
@@ -366,7 +364,7 @@ def files(setting: Setting) -> set[str]:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_compaction_without_room(disk: SmallDisk, worker: str) -> None:
+def test_a_compaction_without_room_fails_and_changes_nothing(disk: SmallDisk, worker: str) -> None:
     """Its record has the reason, the view is the old one, no file remains; with room it
     succeeds.
     """

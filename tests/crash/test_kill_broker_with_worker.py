@@ -28,7 +28,7 @@ pytestmark = [
 
 # Spark starts twice.
 @pytest.mark.timeout(300)
-def test_the_worker_of_a_killed_broker_meets_neither_recovery_nor_its_successor(
+def test_the_next_start_ends_the_worker_of_a_killed_broker(
     broker_process: MakeBroker,
 ) -> None:
     """The first start succeeds, no process of the old worker remains, and the new one compacts."""

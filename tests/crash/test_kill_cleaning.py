@@ -52,7 +52,7 @@ def _check(target: LedgerfoldTarget, *lines: str) -> None:
 
 
 @pytest.mark.parametrize("point", [*BEFORE, *AFTER])
-def test_t76_t77_t80_a_broker_killed_in_a_round(
+def test_t76_t77_t80_a_broker_killed_during_a_cleaning(
     broker_process: MakeBroker, compactor: CompactorProcess, point: str
 ) -> None:
     """All old or all new; a repeated cleaning ends where the first one would have."""

@@ -35,7 +35,9 @@ def compact(data_dir: Path, worker: str, crash_at: str = "") -> int:
 
 
 @pytest.mark.parametrize("point", ["commit.before-batch", "commit.after-batch"])
-def test_an_outside_run_that_is_killed(broker_process: MakeBroker, worker: str, point: str) -> None:
+def test_a_killed_compaction_outside_of_the_broker(
+    broker_process: MakeBroker, worker: str, point: str
+) -> None:
     """Old view or new view; the same records as of a run inside."""
     broker = broker_process()
     publish_to(broker, FIRST)

@@ -47,7 +47,7 @@ def remember(
 
 
 @pytest.mark.slow
-def test_acknowledged_messages_survive_kill_9_again_and_again(broker_process: MakeBroker) -> None:
+def test_acknowledged_messages_survive_repeated_kill_9(broker_process: MakeBroker) -> None:
     """Invariants a, b, c: acknowledged messages are readable, no unknown ones exist, ids rise."""
     broker = broker_process()
     acknowledged: dict[str, int] = {}
@@ -76,7 +76,7 @@ def test_acknowledged_messages_survive_kill_9_again_and_again(broker_process: Ma
         assert values == sorted(values)
 
 
-def test_the_second_broker_on_a_directory_is_told_who_has_it(
+def test_the_second_broker_on_a_directory_names_the_owner(
     broker_process: MakeBroker,
 ) -> None:
     """One process owns a data directory; the error names the other's pid."""
@@ -93,7 +93,7 @@ def test_the_second_broker_on_a_directory_is_told_who_has_it(
     assert "in use" in second.stderr
 
 
-def test_garbage_on_the_port_harms_nobody(broker_process: MakeBroker) -> None:
+def test_garbage_on_the_port_ends_only_its_connection(broker_process: MakeBroker) -> None:
     """Bytes that are not gRPC end the connection; the broker continues."""
     broker = broker_process()
     host, _, port = broker.url.rpartition(":")

@@ -69,7 +69,7 @@ def compacted_folder(snapshot: Snapshot) -> Path:
     return LEDGERS / str(topic.compacted.ledger_id)
 
 
-def test_the_directory_is_whole(snapshot: Snapshot) -> None:
+def test_verify_finds_nothing_in_an_intact_directory(snapshot: Snapshot) -> None:
     """Without damage, verify finds nothing and repair has nothing to do."""
     files, pairs = snapshot.disk()
     offline = Offline(DATA, pairs, files)
@@ -83,7 +83,7 @@ def test_the_directory_is_whole(snapshot: Snapshot) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_every_byte_that_is_flipped_is_found_and_mended(snapshot: Snapshot) -> None:
+def test_every_flipped_byte_is_found_and_repaired(snapshot: Snapshot) -> None:
     """Only the entry that contains the byte is lost. (Every eleventh is repaired.)"""
     places = positions_of(snapshot)
     for path, content in snapshot.ledger_files().items():
@@ -149,7 +149,7 @@ def harmed(request: pytest.FixtureRequest, snapshot: Snapshot) -> Snapshot:
     return taken(files, pairs)
 
 
-def test_a_repair_that_is_killed_is_done_by_the_next_one(harmed: Snapshot) -> None:
+def test_the_next_repair_completes_a_killed_one(harmed: Snapshot) -> None:
     """After each call; the records, and what a broker reads, equal those of an uninterrupted
     repair.
     """
@@ -189,7 +189,7 @@ def test_changed_files_are_backed_up(harmed: Snapshot) -> None:
         assert is_same or str(path.relative_to(LEDGERS)) in plan.copies
 
 
-def test_a_start_in_the_middle_of_a_repair_harms_nothing(harmed: Snapshot) -> None:
+def test_a_start_between_two_repairs_does_no_harm(harmed: Snapshot) -> None:
     """The broker is started, by mistake, after a killed repair; then the repair is repeated."""
     files, pairs = harmed.disk()
     before = len(files.calls)

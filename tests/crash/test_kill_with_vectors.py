@@ -93,7 +93,7 @@ def _expected(*published: dict[int, str]) -> View:
 
 # Spark starts twice.
 @pytest.mark.timeout(400)
-def test_a_worker_killed_behind_a_vector(broker_process: MakeBroker) -> None:
+def test_a_worker_killed_after_writing_a_deletion_vector(broker_process: MakeBroker) -> None:
     """The view stays; the next run hides the same messages from every kind of reader."""
     broker = broker_process(
         "--segment-size", "2M", compactor="local", crash_at="worker.vector-written"

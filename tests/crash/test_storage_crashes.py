@@ -144,7 +144,7 @@ def length() -> int:
     return len(disk.files.calls)
 
 
-def test_the_history_is_what_it_says() -> None:
+def test_the_history_rolls_segments_and_leaves_a_ledger_open() -> None:
     """Without failures, the history rolls segments and leaves a ledger open."""
     disk = Disk()
     disk.history(disk.open())
@@ -155,7 +155,7 @@ def test_the_history_is_what_it_says() -> None:
 
 
 @pytest.mark.parametrize("tail", TAILS, ids=lambda tail: tail.__name__)
-def test_a_crash_after_any_call_loses_nothing_acknowledged(tail: Tail) -> None:
+def test_a_crash_after_any_call_loses_no_acknowledged_entry(tail: Tail) -> None:
     """The power fails after the n-th call, for every n."""
     for number in range(1, length() + 1):
         disk = Disk()
@@ -182,7 +182,7 @@ def test_a_failure_of_any_call_then_a_crash(error: int, short: bool, tail: Tail)
 
 
 @pytest.mark.parametrize("short", [False, True], ids=["error", "short"])
-def test_a_failure_of_any_call_is_recovered_from_without_a_restart(short: bool) -> None:
+def test_a_failed_call_needs_no_restart(short: bool) -> None:
     """The n-th call fails, for every n; the failed ledgers are closed at their last acknowledged
     entry.
     """
@@ -231,7 +231,7 @@ def _crashed(number: int) -> Disk:
     return disk
 
 
-def test_files_that_cannot_be_removed_at_start_are_left_for_later() -> None:
+def test_a_start_continues_if_files_cannot_be_removed() -> None:
     """Tests a deleted ledger, a dead run, and an unknown file: the start continues."""
 
     def littered() -> tuple[Disk, LedgerStore]:
@@ -265,7 +265,7 @@ def test_files_that_cannot_be_removed_at_start_are_left_for_later() -> None:
         disk.check_all()
 
 
-def test_a_folder_that_was_left_is_removed_with_the_next_ledger() -> None:
+def test_the_next_new_ledger_removes_a_leftover_folder() -> None:
     """A start is not needed."""
     disk = Disk()
     store = disk.start()
@@ -331,7 +331,7 @@ def delete(disk: Disk, store: LedgerStore, ledger_id: int) -> None:
     store.delete_files(ledger_id)
 
 
-def test_a_crash_while_a_ledger_is_deleted() -> None:
+def test_a_crash_during_the_deletion_of_a_ledger() -> None:
     """After the next start, a ledger that no record names is deleted permanently."""
     number = 0
     while True:
@@ -367,7 +367,7 @@ def in_turns(disk: Disk, store: LedgerStore) -> None:
 
 @pytest.mark.parametrize("durability", ["fsync", "os"])
 @pytest.mark.parametrize("goes_wrong", ["crash", "error"])
-def test_files_that_are_closed_and_opened_between_flushes(
+def test_files_may_be_closed_and_reopened_between_flushes(
     monkeypatch: pytest.MonkeyPatch, durability: str, goes_wrong: str
 ) -> None:
     """Every call of a history in which each flush reopens its file."""
@@ -399,7 +399,7 @@ def test_files_that_are_closed_and_opened_between_flushes(
         disk.check_all(tail)
 
 
-def test_a_writer_that_failed_refuses_everything() -> None:
+def test_a_failed_writer_refuses_everything() -> None:
     """After a failed sync nothing is acknowledged, even if the disk reports success later."""
     disk = Disk()
     writer = disk.create(disk.open())

@@ -54,7 +54,7 @@ def test_both_ports_have_the_same_topics(broker_process: MakeBroker) -> None:
     assert ask(broker, "GET", f"{topic}/stats")["subscriptions"]["audit"]["msgBacklog"] == 1
 
 
-def test_an_idle_client_delays_no_end(broker_process: MakeBroker) -> None:
+def test_an_idle_client_does_not_delay_the_shutdown(broker_process: MakeBroker) -> None:
     broker = broker_process(*SERVED)
     host, _, port = broker.ready["admin"].rpartition(":")
     with socket.create_connection((host, int(port)), timeout=30) as idle:

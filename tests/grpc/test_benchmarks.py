@@ -34,7 +34,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_benchmark_shows_figures(name: str, tmp_path: Path) -> None:
+def test_a_benchmark_prints_its_figures(name: str, tmp_path: Path) -> None:
     """With small sizes, each prints a table and JSON with the same figures."""
     report = module_of(name).run(Options(quick=True, folder=tmp_path))
     figures = json.loads(report.json())["figures"]

@@ -14,7 +14,7 @@ from tests.support.command_line import ledgerfold
 from tests.support.waiting import wait_until
 
 
-def test_streams_have_an_end(broker_process: MakeBroker) -> None:
+def test_a_stream_beyond_the_limit_is_rejected(broker_process: MakeBroker) -> None:
     """A stream beyond the limit is rejected."""
     arguments = ("--streams-max", "3", "--unsent-max", "16M", "--metrics-listen", "127.0.0.1:0")
     broker = broker_process(*arguments)

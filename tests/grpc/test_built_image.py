@@ -108,7 +108,7 @@ def started(image: str, tmp_path: Path) -> Iterator[tuple[Container, list[str]]]
     print((tmp_path / "log").read_text())
 
 
-def test_a_container_serves_without_root_and_ends_when_it_is_told(
+def test_a_container_serves_without_root_and_stops_on_a_signal(
     started: tuple[Container, list[str]],
 ) -> None:
     container, check = started

@@ -27,7 +27,7 @@ def children(folder: Path) -> list[str]:
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
-def test_sigterm_ends_broker_and_compactor(tmp_path: Path) -> None:
+def test_sigterm_of_the_command_ends_broker_and_compactor(tmp_path: Path) -> None:
     """They have separate sessions, and would otherwise stay."""
     path = tmp_path / "my.cases"
     path.write_text(WAITS)

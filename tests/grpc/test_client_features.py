@@ -53,7 +53,7 @@ def publish(client: Client, topic: str, count: int, **options: bool) -> None:
             producer.send_async(b"%d" % number, None, partition_key=f"k{number}")
 
 
-def test_a_pattern_finds_what_is_created_and_loses_what_is_deleted(
+def test_a_pattern_consumer_adds_new_topics_and_drops_deleted_ones(
     client: Client, admin: Admin, topic: str
 ) -> None:
     """Also partitioned topics; the consumer does not recreate a deleted topic."""
@@ -84,7 +84,7 @@ def test_a_pattern_finds_what_is_created_and_loses_what_is_deleted(
     assert backlog == 0
 
 
-def test_a_dead_letter(client: Client, admin: Admin, topic: str) -> None:
+def test_a_dead_letter_leaves_the_backlog(client: Client, admin: Admin, topic: str) -> None:
     """With its subscription; the original leaves the backlog."""
     publish(client, topic, 3, batching_enabled=True)
     consumer = client.subscribe(
@@ -108,7 +108,7 @@ def test_a_dead_letter(client: Client, admin: Admin, topic: str) -> None:
     wait_until(lambda: admin.stats(topic)["subscriptions"]["s"]["msgBacklog"] == 0, "the backlog")
 
 
-def test_messages_without_a_queue_go_to_who_asks(client: Client, topic: str) -> None:
+def test_consumers_without_a_queue_share_messages_one_by_one(client: Client, topic: str) -> None:
     """Two consumers that prefetch nothing share the messages one by one."""
     publish(client, topic, 4)
     one, other = (
@@ -123,7 +123,7 @@ def test_messages_without_a_queue_go_to_who_asks(client: Client, topic: str) -> 
     assert [each.data() for each in reader] == [b"0", b"1", b"2", b"3"]
 
 
-def test_batches_and_keys_of_bytes(client: Client, topic: str) -> None:
+def test_batches_and_binary_keys(client: Client, topic: str) -> None:
     with client.create_producer(topic) as producer:
         for number in range(5):
             producer.send_async(b"x", None, partition_key=bytes([0xFF, number]))
@@ -136,13 +136,13 @@ def test_batches_and_keys_of_bytes(client: Client, topic: str) -> None:
     ]
 
 
-def test_the_subscription_of_a_reader(client: Client, admin: Admin, topic: str) -> None:
+def test_a_reader_has_a_subscription_name(client: Client, admin: Admin, topic: str) -> None:
     with client.create_reader(topic, MessageId.earliest, subscription_role_prefix="team"):
         (name,) = admin.stats(topic)["subscriptions"]
         assert name.startswith("team-reader-")
 
 
-def test_sticky_ranges_of_hashes(client: Client, topic: str) -> None:
+def test_sticky_consumers_get_the_keys_of_their_ranges(client: Client, topic: str) -> None:
     """Each consumer gets only the keys of its hashes."""
 
     def subscribed(first: int, last: int) -> Consumer:

@@ -68,7 +68,7 @@ def numbers(reader: Reader) -> list[int]:
 @disturbed
 @KINDS
 @pytest.mark.parametrize("batching", [True, False])
-def test_publishing_through_disturbances(
+def test_publishing_survives_kills_restarts_and_unloads(
     broker: BrokerProcess,
     client: Client,
     disturb: Callable[[BrokerProcess], None],
@@ -129,7 +129,7 @@ def test_publishing_through_disturbances(
 
 @disturbed
 @KINDS
-def test_reading_through_disturbances(
+def test_reading_survives_kills_restarts_and_unloads(
     broker: BrokerProcess,
     client: Client,
     disturb: Callable[[BrokerProcess], None],
@@ -158,7 +158,7 @@ def test_reading_through_disturbances(
 
 @disturbed
 @pytest.mark.parametrize("type_", [ConsumerType.Exclusive, ConsumerType.Shared])
-def test_consuming_through_disturbances(
+def test_consuming_survives_kills_restarts_and_unloads(
     broker: BrokerProcess,
     client: Client,
     disturb: Callable[[BrokerProcess], None],
@@ -192,7 +192,7 @@ def test_consuming_through_disturbances(
 
 
 @pytest.mark.parametrize("cumulative", [False, True])
-def test_acknowledgements_outlive_kill_9(
+def test_acknowledgements_survive_kill_9(
     broker: BrokerProcess, client: Client, cumulative: bool
 ) -> None:
     """No acknowledged message returns, whether or not the broker had stored the acknowledgement."""
@@ -284,7 +284,7 @@ def test_consumer_seek_and_redelivery(client: Client) -> None:
     consumer.unsubscribe()
 
 
-def test_names_are_held_and_given_back(client: Client) -> None:
+def test_names_are_exclusive_until_their_owner_closes(client: Client) -> None:
     """A second producer or exclusive consumer is refused until the first one is closed."""
     with client.create_producer("t", "me"), pytest.raises(ProducerBusy):
         client.create_producer("t", "me")
@@ -294,7 +294,7 @@ def test_names_are_held_and_given_back(client: Client) -> None:
     client.subscribe("t", "s").close()
 
 
-def test_an_empty_topic(client: Client, broker: BrokerProcess) -> None:
+def test_latest_of_an_empty_topic_is_its_beginning(client: Client, broker: BrokerProcess) -> None:
     """Latest of an empty topic is the beginning."""
     with Admin(broker.url) as admin:
         with pytest.raises(TopicNotFound):

@@ -44,7 +44,7 @@ def _values(url: str) -> list[bytes]:
     return values
 
 
-def test_it_carries_out_the_brokers_plans(broker_process: MakeBroker) -> None:
+def test_a_service_executes_the_brokers_plans(broker_process: MakeBroker) -> None:
     """There is no worker; the service's output is verified, published and read."""
     broker = broker_process("--compaction-service", f"{SERVICES}:Copying", compactor="local")
     with Admin(broker.url) as admin:
@@ -60,7 +60,7 @@ def test_it_carries_out_the_brokers_plans(broker_process: MakeBroker) -> None:
     assert broker.stop() == 0
 
 
-def test_the_one_in_the_documents(broker_process: MakeBroker, tmp_path: Path) -> None:
+def test_the_documented_service_compacts(broker_process: MakeBroker, tmp_path: Path) -> None:
     """It retains everything, also in its second run, which starts from the first one's output."""
     (source,) = (block.text for block in PAGE if block.file == "everything.py")
     (tmp_path / "everything.py").write_text(source)
@@ -85,7 +85,7 @@ def test_the_one_in_the_documents(broker_process: MakeBroker, tmp_path: Path) ->
         ("Strange", "it returned dict, not a Manifest"),
     ],
 )
-def test_one_that_goes_wrong_fails_its_run(
+def test_a_failing_service_fails_its_run(
     broker_process: MakeBroker, service: str, sentence: str
 ) -> None:
     """The record has the reason, and the topic is unchanged: raw, without files of the run."""
@@ -100,7 +100,7 @@ def test_one_that_goes_wrong_fails_its_run(
 
 
 @pytest.mark.slow
-def test_one_that_does_not_end_does_not_hold_the_broker(broker_process: MakeBroker) -> None:
+def test_a_hanging_service_does_not_delay_the_shutdown(broker_process: MakeBroker) -> None:
     """Its run is cancelled, and the broker stops."""
     broker = broker_process("--compaction-service", f"{SERVICES}:Stuck", compactor="local")
     with Admin(broker.url) as admin, Client(broker.url) as client:
@@ -119,7 +119,7 @@ def test_one_that_does_not_end_does_not_hold_the_broker(broker_process: MakeBrok
         ((f"{SERVICES}:NoService",), "its result, NoService, has no `async def run`"),
     ],
 )
-def test_one_that_cannot_be_had_ends_the_start(
+def test_a_service_that_cannot_be_loaded_ends_the_start(
     tmp_path: Path, arguments: tuple[str, ...], sentence: str
 ) -> None:
     """The error has the reason, and nothing is created; also if a worker is requested in
@@ -135,7 +135,7 @@ def test_one_that_cannot_be_had_ends_the_start(
     assert not (tmp_path / "data").exists()
 
 
-def test_pulsars_factories_are_the_worker_with_their_strategy(broker_process: MakeBroker) -> None:
+def test_pulsars_factory_names_select_the_worker(broker_process: MakeBroker) -> None:
     """The strategy is the broker's policy, the lowest level."""
     broker = broker_process("--compaction-service", PULSARS)
     with Admin(broker.url) as admin:
@@ -148,7 +148,9 @@ def test_pulsars_factories_are_the_worker_with_their_strategy(broker_process: Ma
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_strategy_from_a_package_outside(broker_process: MakeBroker, tmp_path: Path) -> None:
+def test_a_strategy_from_another_package_compacts(
+    broker_process: MakeBroker, tmp_path: Path
+) -> None:
     """Set, run, recorded; a strategy that does not answer is refused, and not set."""
     (tmp_path / "packages").mkdir()
     package = OutsidePackage(tmp_path / "packages")

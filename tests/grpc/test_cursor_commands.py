@@ -79,7 +79,7 @@ def test_message_ttl_on_the_command_line(
     assert backlog(admin) == 0
 
 
-def test_expiry_by_hand(
+def test_expire_messages_on_the_command_line(
     client: Client, admin: Admin, topics: Callable[..., tuple[int, str]]
 ) -> None:
     """Tests one subscription, then all; rejected if there is nothing to do."""

@@ -48,7 +48,7 @@ def test_the_worked_examples(cli: Cli, topic: str, name: str, left: int) -> None
     assert len(cli("read", topic, "--read-compacted", "--until-end").rows) == left
 
 
-def test_a_topic_of_its_own(cli: Cli) -> None:
+def test_a_demonstration_deletes_its_topic_unless_told_to_keep_it(cli: Cli) -> None:
     """Its name is printed. It is deleted at the end, unless --keep is given."""
 
     def topic_of(ran: Ran) -> str:
@@ -61,7 +61,7 @@ def test_a_topic_of_its_own(cli: Cli) -> None:
     assert len(cli("read", topic_of(kept), "--until-end").rows) == 7
 
 
-def test_nothing_to_keep_it_in() -> None:
+def test_a_temporary_broker_rejects_keep() -> None:
     """A temporary broker is deleted with the demonstration."""
     ran = ledgerfold("--url", "127.0.0.1:1", "demo", "prices", "--keep")
     assert ran.code == 2
@@ -74,13 +74,15 @@ def test_a_failed_demonstration_leaves_no_topic(cli: Cli, tmp_path: Path) -> Non
     assert "demo-git" not in cli("topics", "list").out
 
 
-def test_the_ticker(cli: Cli, topic: str) -> None:
+def test_the_ticker_leaves_the_last_quote_of_each_symbol(cli: Cli, topic: str) -> None:
     """The same quotes every time; the last of each symbol remains."""
     ran = cli("demo", "ticker", "--symbols", "20", "--messages", "5000", "--topic", topic)
     assert checked(ran) == "the last price of 20 symbols"
 
 
-def test_a_git_repository(cli: Cli, topic: str, tmp_path: Path) -> None:
+def test_a_git_repository_leaves_the_tree_of_its_last_commit(
+    cli: Cli, topic: str, tmp_path: Path
+) -> None:
     """The tree of the last commit remains of a history with unusual paths and deletions."""
     repository = Repository(tmp_path / "repository")
     for name in ('quo"ted', "tab\there", "line\nbreak", "folder/é", b"latin-\xe9", "goes"):
@@ -95,7 +97,7 @@ def test_a_git_repository(cli: Cli, topic: str, tmp_path: Path) -> None:
     assert "2 commits, 1 deletion," in ran.out
 
 
-def test_a_difference_is_shown(cli: Cli, topic: str) -> None:
+def test_a_demonstration_reports_a_wrong_result(cli: Cli, topic: str) -> None:
     """The check can fail: if something else is in the topic, the demonstration reports it."""
     assert cli("produce", topic, "-k", "stranger", "-m", "x").code == 0
     ran = cli("demo", "ticker", "--symbols", "2", "--messages", "10", "--topic", topic)
@@ -104,14 +106,14 @@ def test_a_difference_is_shown(cli: Cli, topic: str) -> None:
     assert "stranger" in ran.out
 
 
-def test_a_folder_without_a_repository(cli: Cli, tmp_path: Path) -> None:
+def test_a_folder_without_a_repository_is_rejected(cli: Cli, tmp_path: Path) -> None:
     """Reported in git's words, with exit code 2."""
     ran = cli("demo", "git", str(tmp_path))
     assert ran.code == 2
     assert "not a git repository" in ran.err
 
 
-def test_compacting(cli: Cli, topic: str) -> None:
+def test_compact_triggers_waits_and_reports(cli: Cli, topic: str) -> None:
     """Triggered, awaited, reported, and remembered."""
     cli("produce", topic, "-K", ":", stdin=b"a:1\na:2\nb:1\n")
     ran = cli("topics", "compact", topic, "--wait")
@@ -123,7 +125,7 @@ def test_compacting(cli: Cli, topic: str) -> None:
     assert (run["state"], run["trigger"], run["messages_out"]) == ("success", "admin", 2)
 
 
-def test_compacting_all_partitions(cli: Cli, topic: str) -> None:
+def test_compact_of_a_partitioned_topic_reports_every_partition(cli: Cli, topic: str) -> None:
     """One line of figures for each; one status and one history for all."""
     assert cli("topics", "create-partitioned-topic", topic, "-p", "2").code == 0
     assert cli("produce", topic, "-K", ":", stdin=b"a:1\na:2\nb:1\nc:1\nc:2\n").code == 0
@@ -140,7 +142,9 @@ def test_compacting_all_partitions(cli: Cli, topic: str) -> None:
     assert {row["key"]: row["value"] for row in read} == {"a": "2", "b": "1", "c": "2"}
 
 
-def test_a_run_in_progress(cli: Cli, topic: str, compactor: CompactorProcess) -> None:
+def test_a_second_compaction_during_a_run_conflicts(
+    cli: Cli, topic: str, compactor: CompactorProcess
+) -> None:
     """A second one is a conflict, waiting may time out; a cancelled run counts as an error."""
     cli("produce", topic, "-K", ":", stdin=b"".join(b"%d:x\n" % n for n in range(200_000)))
     # However fast the run is: it continues until the second one was requested.
@@ -166,7 +170,7 @@ def _read(terminal: int, seen: bytearray) -> None:
             seen.extend(block)
 
 
-def test_a_person_sees_the_phases_of_a_real_run(
+def test_a_terminal_shows_the_phases_of_a_real_run(
     cli: Cli, topic: str, shared_broker: BrokerProcess, compactor: CompactorProcess
 ) -> None:
     """On standard error, if it is a terminal; the figures go to standard output."""
@@ -196,7 +200,7 @@ def test_a_person_sees_the_phases_of_a_real_run(
     assert out.startswith(b"run 1: 200,000 -> 200,000 messages")
 
 
-def test_a_broker_of_the_demonstrations_own() -> None:
+def test_a_demonstration_starts_a_temporary_broker() -> None:
     """On a temporary directory, which is deleted with it."""
     with own_broker() as url:
         assert answers(url)
@@ -207,7 +211,7 @@ def test_a_broker_of_the_demonstrations_own() -> None:
     assert not data_dir.exists()
 
 
-def test_json_of_a_ticker_is_the_same_every_time() -> None:
+def test_the_ticker_prints_the_same_json_every_time() -> None:
     """Seeded: two runs can be compared."""
     from ledgerfold.broker.demo.examples import quotes
 

@@ -56,7 +56,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 
 
 @pytest.mark.parametrize("name", FOLLOWED)
-def test_a_document_is_followed_from_its_top_to_its_end(name: str, reader: Reader) -> None:
+def test_the_commands_of_a_document_work_as_written(name: str, reader: Reader) -> None:
     done = reader.read(document(ROOT / name))
     look = LOOKS.get(name)
     if look is not None:
@@ -117,7 +117,7 @@ LOOKS = {
 }
 
 
-def test_every_document_is_followed() -> None:
+def test_every_document_with_commands_is_run() -> None:
     """All documents with commands or snippets."""
     runnable = {*COMMANDS, "python"}
     found = {
@@ -128,7 +128,7 @@ def test_every_document_is_followed() -> None:
     assert found == set(FOLLOWED)
 
 
-def test_skipped_messages_exist() -> None:
+def test_skipped_commands_exist_in_the_documents() -> None:
     """No reason outlives its command."""
     commands = [
         step.command for name in FOLLOWED for block in document(ROOT / name) for step in block.steps
@@ -138,7 +138,7 @@ def test_skipped_messages_exist() -> None:
 
 
 @pytest.mark.parametrize("broken", ["$ false", "$ echo a\nb", "$ ledgerfold topics create a b c"])
-def test_a_document_can_be_wrong(broken: str, tmp_path: Path) -> None:
+def test_a_wrong_document_is_detected(broken: str, tmp_path: Path) -> None:
     """A canary: a command that fails, or prints something else."""
     page = tmp_path / "page.md"
     page.write_text(f"```console\n{broken}\n```\n")

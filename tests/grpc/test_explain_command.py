@@ -56,7 +56,7 @@ def compact(admin: Admin, topic: str) -> None:
         ("numeric", {}, True),
     ],
 )
-def test_the_real_compactor_does_what_explain_said(
+def test_the_real_compactor_does_what_explain_predicts(
     client: Client,
     admin: Admin,
     new_topic: Callable[[str], str],
@@ -88,7 +88,7 @@ def test_the_real_compactor_does_what_explain_said(
 
 
 @pytest.mark.spark
-def test_the_command_tells_where_why_and_what_next(
+def test_the_command_prints_places_reasons_and_predictions(
     client: Client, admin: Admin, shared_broker: BrokerProcess, topic: str
 ) -> None:
     """JSON lines in a pipe, a table with -o table, notes on standard error."""

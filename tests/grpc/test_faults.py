@@ -58,7 +58,7 @@ def hits(admin: Admin) -> list[int]:
     return [each.hits for each in admin.list_faults()]
 
 
-def test_a_broker_refuses_unless_it_was_started_with_the_option(
+def test_a_broker_refuses_faults_without_its_option(
     broker_process: MakeBroker,
 ) -> None:
     """Also one that tests may reset and whose clock they move."""
@@ -78,7 +78,7 @@ def test_a_broker_refuses_unless_it_was_started_with_the_option(
     assert "Start it with --allow-faults" in ran.err
 
 
-def test_publishes_that_fail_are_raised_and_the_producer_goes_on(
+def test_failed_publishes_are_raised_and_the_producer_continues(
     client: Client, admin: Admin, topic: str
 ) -> None:
     admin.add_fault("fail", "publish", error="ProducerBusy", topic=topic, producer="p", next=3)
@@ -124,7 +124,7 @@ def test_batches_that_are_larger_than_a_period_arrive(
     assert min(hits(admin)) > 0
 
 
-def test_a_receipt_that_stays_out_times_out(client: Client, admin: Admin, topic: str) -> None:
+def test_a_missing_receipt_times_out(client: Client, admin: Admin, topic: str) -> None:
     admin.add_fault("lose-receipt", topic=topic, next=1, keeps_connection=True)
     producer = client.create_producer(topic, send_timeout_millis=500)
     with pytest.raises(Timeout, match="may have been stored"):
@@ -133,7 +133,7 @@ def test_a_receipt_that_stays_out_times_out(client: Client, admin: Admin, topic:
     assert stored(client, topic) == [b"1", b"2"]
 
 
-def test_consumers_and_readers_are_connected_again_every_hundredth_message(
+def test_consumers_and_readers_reconnect_every_hundredth_message(
     client: Client, admin: Admin, topic: str
 ) -> None:
     values = [b"%d" % number for number in range(350)]
@@ -158,7 +158,7 @@ def test_consumers_and_readers_are_connected_again_every_hundredth_message(
     assert min(hits(admin)) >= 3
 
 
-def test_answers_come_late_until_the_rule_is_removed(
+def test_answers_are_delayed_until_the_rule_is_removed(
     client: Client, admin: Admin, topic: str
 ) -> None:
     operations = ("lookup", "create-producer", "publish", "subscribe", "read")
@@ -201,7 +201,7 @@ def test_connections_are_refused(client: Client, admin: Admin, topic: str) -> No
     assert stored(client, topic) == [b"1"]
 
 
-def test_a_full_disk_is_full_until_the_rule_is_removed(broker_process: MakeBroker) -> None:
+def test_a_simulated_full_disk_ends_when_the_rule_is_removed(broker_process: MakeBroker) -> None:
     """As a real one is (docs/ARCHITECTURE.md): what is there can be read, and deleted."""
     broker = broker_process(*ALLOWED)
     with Client(broker.url, max_backoff_interval_ms=200) as client, Admin(broker.url) as admin:
@@ -229,7 +229,7 @@ def test_a_full_disk_is_full_until_the_rule_is_removed(broker_process: MakeBroke
         assert ledgerfold("verify", str(broker.data_dir)).code == 0
 
 
-def test_compactions_die_in_each_phase_and_the_next_one_succeeds(
+def test_compactions_fail_in_each_phase_and_the_next_one_succeeds(
     broker_process: MakeBroker,
 ) -> None:
     broker = broker_process("--allow-faults", compactor="inline")
@@ -250,7 +250,7 @@ def test_compactions_die_in_each_phase_and_the_next_one_succeeds(
             assert [message.data() for message in reader] == [b"commit"]
 
 
-def test_the_command_line(broker_process: MakeBroker) -> None:
+def test_faults_on_the_command_line(broker_process: MakeBroker) -> None:
     broker = broker_process(*ALLOWED)
     with Client(broker.url, max_backoff_interval_ms=200) as client, Admin(broker.url) as admin:
 
@@ -299,7 +299,7 @@ def test_the_command_line(broker_process: MakeBroker) -> None:
         assert run("list", "-o", "json") == "[]\n"
 
 
-def test_words_that_no_fault_has(admin: Admin) -> None:
+def test_unknown_fault_names_are_rejected(admin: Admin) -> None:
     with pytest.raises(InvalidRequest, match="'explode' is none of fail, disconnect"):
         admin.add_fault("explode")
     with pytest.raises(InvalidRequest, match="none of create-producer, publish"):

@@ -33,7 +33,7 @@ def run(scenario: str, broker: BrokerProcess) -> dict[str, Any]:
     return answer
 
 
-def test_objects_of_the_parent_say_so_in_the_child(broker: BrokerProcess) -> None:
+def test_objects_of_the_parent_raise_in_the_child(broker: BrokerProcess) -> None:
     """Every call raises at once, children end normally, and the parent loses nothing."""
     answer = run("inherited", broker)
     used, *idle = answer["children"]
@@ -43,7 +43,7 @@ def test_objects_of_the_parent_say_so_in_the_child(broker: BrokerProcess) -> Non
     assert answer["parent"] == "all stored"
 
 
-def test_a_client_cannot_be_made_beside_the_parents(broker: BrokerProcess) -> None:
+def test_a_child_cannot_create_a_client_beside_its_parents_client(broker: BrokerProcess) -> None:
     """gRPC would hang or end the process: so it is refused, with the reason."""
     answer = run("new_beside_open", broker)
     refused = ["NotAllowed"] * 3
@@ -64,7 +64,7 @@ def test_a_client_made_after_the_fork_works(broker: BrokerProcess) -> None:
     assert answer["parent"] == "published"
 
 
-def test_a_fork_waits_for_what_a_closed_client_leaves(broker: BrokerProcess) -> None:
+def test_a_fork_waits_until_closed_clients_have_ended(broker: BrokerProcess) -> None:
     """Ending gRPC threads hold locks that the child would copy. One stays."""
     answer = run("beside_threads_that_end", broker)
     published, refused = answer["children"]
@@ -73,7 +73,7 @@ def test_a_fork_waits_for_what_a_closed_client_leaves(broker: BrokerProcess) -> 
     assert answer["parent"] == "published"
 
 
-def test_the_asyncio_client_knows_it_too(broker: BrokerProcess) -> None:
+def test_objects_of_the_asyncio_client_raise_in_the_child(broker: BrokerProcess) -> None:
     """A child that runs its own loop gets the same errors."""
     answer = run("asyncio_client", broker)
     assert answer["children"] == [[["AlreadyClosed"] * 3, EXIT_CODE]] * 3

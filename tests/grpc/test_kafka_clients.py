@@ -67,7 +67,7 @@ def test_batches_are_stored_as_kafka_stores_them(admin: Admin, client: Client, t
 
 @pytest.mark.parametrize("compression", ["NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"])
 @pytest.mark.parametrize("batching", [False, True])
-def test_every_compression_of_kafkas(
+def test_every_codec_of_kafka_works(
     admin: Admin, client: Client, topic: str, compression: str, batching: bool
 ) -> None:
     with client.create_producer(
@@ -85,7 +85,7 @@ def test_every_compression_of_kafkas(
         ]
 
 
-def test_calls_for_the_other_kind_of_topic_are_rejected(client: Client, topic: str) -> None:
+def test_features_of_pulsar_topics_are_rejected(client: Client, topic: str) -> None:
     with pytest.raises(InvalidRequest, match="GZIP, SNAPPY, LZ4, ZSTD"):
         client.create_producer(topic, compression_type=CompressionType.ZLib)
     with pytest.raises(InvalidRequest, match="for Kafka topics"):
@@ -103,7 +103,7 @@ def test_calls_for_the_other_kind_of_topic_are_rejected(client: Client, topic: s
 
 
 @pytest.mark.parametrize("batching_type", list(BatchingType))
-def test_a_refused_batch_fails_alone(
+def test_a_refused_batch_does_not_affect_later_ones(
     admin: Admin, client: Client, topic: str, batching_type: BatchingType
 ) -> None:
     """Later batches are stored in order, once each, under new numbers."""
@@ -129,7 +129,7 @@ def test_a_refused_batch_fails_alone(
     assert ids == [MessageId(-1, 0, offset) for offset in range(len(values) - 1)]
 
 
-def test_batches_are_as_large_as_the_topic_takes(admin: Admin, client: Client) -> None:
+def test_batches_fill_up_to_the_topics_limit(admin: Admin, client: Client) -> None:
     admin.create_topic("t", kafka={"max.message.bytes": "1000"})
     with client.create_producer("t", batching_enabled=True) as producer:
         for _ in range(100):
@@ -146,7 +146,9 @@ def test_batches_are_as_large_as_the_topic_takes(admin: Admin, client: Client) -
     assert len(sizes) > 9
 
 
-def test_a_reader_begins_where_it_is_told(admin: Admin, client: Client, topic: str) -> None:
+def test_a_reader_begins_at_the_requested_position(
+    admin: Admin, client: Client, topic: str
+) -> None:
     with client.create_producer(topic, batching_enabled=True) as producer:
         for number in range(30):
             producer.send_async(b"v", None, partition_key="k", event_timestamp=1000 + number)
@@ -200,9 +202,7 @@ def test_a_reader_begins_where_it_is_told(admin: Admin, client: Client, topic: s
     assert refused.value.kind is KafkaErrorKind.OFFSET_OUT_OF_RANGE
 
 
-def test_transactions_are_read_when_they_are_committed(
-    admin: Admin, client: Client, topic: str
-) -> None:
+def test_committed_transactions_are_read(admin: Admin, client: Client, topic: str) -> None:
     producer_id, epoch = admin.kafka.init_producer_id()
 
     def batch(sequence: int) -> bytes:
@@ -243,7 +243,9 @@ def test_a_table_view_of_a_kafka_topic(client: Client, topic: str) -> None:
         assert view.get("b") == b"4"
 
 
-def test_the_log_by_hand(admin: Admin, client: Client, topic: str) -> None:
+def test_log_operations_of_the_administration_client(
+    admin: Admin, client: Client, topic: str
+) -> None:
     with client.create_producer(topic) as producer:
         for number in range(4):
             producer.send(b"v", partition_key=f"k{number}")
@@ -264,7 +266,7 @@ def test_the_log_by_hand(admin: Admin, client: Client, topic: str) -> None:
     assert admin.last_message_id(topic) == MessageId(-1, 0, 10)
 
 
-def test_a_truncated_log_under_clients_that_stay(admin: Admin, client: Client, topic: str) -> None:
+def test_a_truncation_with_connected_clients(admin: Admin, client: Client, topic: str) -> None:
     """A reader beyond the new end is refused, and the producer of deleted batches; others
     continue.
     """
@@ -289,7 +291,7 @@ def test_a_truncated_log_under_clients_that_stay(admin: Admin, client: Client, t
         admin.kafka.truncate_log(topic, -1)
 
 
-def test_settings(admin: Admin, topic: str) -> None:
+def test_the_administration_client_changes_settings(admin: Admin, topic: str) -> None:
     kafka = admin.kafka
     assert kafka.config(topic)["cleanup.policy"].source == "topic"
     kafka.change_config(topic, values={"segment.bytes": "2000000"})

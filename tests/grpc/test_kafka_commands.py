@@ -34,7 +34,7 @@ def checked(ran: Ran) -> str:
     return line.removeprefix("checked").strip()
 
 
-def test_the_addresses(cli: Cli, topic: str) -> None:
+def test_the_demonstration_of_addresses(cli: Cli, topic: str) -> None:
     """The plan's tail, head and map; offsets count from 1 in the demonstration, otherwise
     from 0.
     """
@@ -45,7 +45,7 @@ def test_the_addresses(cli: Cli, topic: str) -> None:
     assert [(row["offset"], row["key"]) for row in rows] == [(2, "1003"), (3, "1002"), (5, "1001")]
 
 
-def test_the_prices(broker_process: MakeBroker) -> None:
+def test_the_demonstration_of_prices(broker_process: MakeBroker) -> None:
     """The last one stays in the active segment; the checkpoint file has one entry."""
     broker = broker_process(compactor="local")
     cli = ("--url", broker.url)
@@ -56,7 +56,9 @@ def test_the_prices(broker_process: MakeBroker) -> None:
     assert ledgerfold(*cli, "cleaner", "checkpoint").out == "0\n1\nprices 0 6\n"
 
 
-def test_a_git_repository(cli: Cli, topic: str, tmp_path: Path) -> None:
+def test_a_git_repository_leaves_the_tree_of_its_last_commit(
+    cli: Cli, topic: str, tmp_path: Path
+) -> None:
     """A cleaning retains the tree of the last commit; deletions stay for a while."""
     repository = Repository(tmp_path / "repository")
     for name in ('quo"ted', "line\nbreak", "folder/é", b"latin-\xe9", "goes"):
@@ -72,14 +74,14 @@ def test_a_git_repository(cli: Cli, topic: str, tmp_path: Path) -> None:
     assert "1 tombstone, for delete.retention.ms" in ran.out
 
 
-def test_a_demonstration_can_fail(cli: Cli, topic: str) -> None:
+def test_a_demonstration_fails_on_an_existing_topic(cli: Cli, topic: str) -> None:
     """A canary: an existing topic is not used."""
     assert cli("topics", "create", topic, *CALM).code == 0
     ran = cli("demo", "addresses", "--topic", topic, "--cleanup-policy", "compact")
     assert ran.code == 5
 
 
-def test_a_turn_says_which_log_it_chose_and_why(cli: Cli, topic: str) -> None:
+def test_a_pass_reports_the_chosen_log_and_the_reason(cli: Cli, topic: str) -> None:
     """Figures of the plan before, statistics of the cleaning, and the start of the next one."""
     assert cli("topics", "create", topic, *CALM).code == 0
     assert cli("produce", topic, "-K", ":", stdin=b"a:1\nb:1\na:2\n").code == 0
@@ -100,7 +102,7 @@ def test_a_turn_says_which_log_it_chose_and_why(cli: Cli, topic: str) -> None:
     assert f"{topic}; 3 -> 2 messages" in cli("cleaner", "status", "-o", "table").out
 
 
-def test_partitions_are_cleaned_by_themselves(
+def test_partitions_are_cleaned_separately(
     cli: Cli, shared_broker: BrokerProcess, topic: str
 ) -> None:
     """A key that is in two partitions stays twice; one that the client routes stays once."""

@@ -22,7 +22,7 @@ MIB = 1024 * 1024
 NOISE = random.Random(0).randbytes(16 * MIB)
 
 
-def test_pulsars_default(broker_process: MakeBroker) -> None:
+def test_the_default_is_pulsars(broker_process: MakeBroker) -> None:
     """5 MiB, with room for key and properties; only a message one byte larger is refused."""
     with Client(broker_process().url) as client:
         producer = client.create_producer("t", batching_enabled=False)
@@ -35,7 +35,7 @@ def test_pulsars_default(broker_process: MakeBroker) -> None:
         assert [len(message.data()) for message in reader] == [5 * MIB, 4]
 
 
-def test_batches_keep_within_it(broker_process: MakeBroker) -> None:
+def test_the_client_splits_batches_above_the_limit(broker_process: MakeBroker) -> None:
     """The client gets the limit, and divides larger batches into several entries."""
     with Client(broker_process("--max-message-size", "100K").url) as client:
         producer = client.create_producer(
@@ -54,7 +54,7 @@ def test_batches_keep_within_it(broker_process: MakeBroker) -> None:
         assert 400_000 / 112_640 < len(entries) < 40
 
 
-def test_a_batch_of_the_bare_protocol(broker_process: MakeBroker) -> None:
+def test_a_bare_frame_counts_as_a_whole(broker_process: MakeBroker) -> None:
     """An entry counts completely, with the bytes that a compaction may add to it."""
     builder = NativeBatchBuilder("p")
     for number in range(11):
@@ -73,7 +73,7 @@ def test_a_batch_of_the_bare_protocol(broker_process: MakeBroker) -> None:
     assert "--max-message-size" in str(error)
 
 
-def test_the_most_that_can_be_set(broker_process: MakeBroker) -> None:
+def test_the_largest_size_is_the_limit_of_an_entry(broker_process: MakeBroker) -> None:
     """Tests the limit of an entry's size."""
     with Client(broker_process("--max-message-size", "16M").url) as client:
         client.create_producer("t").send(NOISE[: 16 * MIB - 1000])

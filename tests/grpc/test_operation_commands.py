@@ -48,7 +48,7 @@ def test_producers_and_readers_see_the_end_of_a_topic(
     assert admin.internal_stats("t")["state"] == "Terminated"
 
 
-def test_truncate_under_clients_that_stay(
+def test_truncate_with_connected_clients(
     broker: BrokerProcess, client: Client, admin: Admin
 ) -> None:
     """They continue with later messages."""
@@ -85,7 +85,7 @@ def test_the_compaction_cursor_is_deleted_like_a_subscription(
         admin.unsubscribe("t", "__compaction")
 
 
-def test_a_topic_must_be_there(admin: Admin) -> None:
+def test_the_commands_require_an_existing_topic(admin: Admin) -> None:
     for call in (admin.truncate, admin.terminate):
         with pytest.raises(TopicNotFound):
             call("none")

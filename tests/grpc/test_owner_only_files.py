@@ -37,7 +37,9 @@ def wide(data: Path) -> list[str]:
     return [str(path) for path in paths if path.exists() and path.stat().st_mode & OTHERS]
 
 
-def test_after_publishing_compaction_and_repair(broker_process: MakeBroker, tmp_path: Path) -> None:
+def test_files_are_private_after_publishing_compaction_and_repair(
+    broker_process: MakeBroker, tmp_path: Path
+) -> None:
     """Nothing in the directory is accessible to other users."""
     ready = tmp_path / "ready"
     arguments = ("--ledger-entries", "2", "--ready-file", str(ready))

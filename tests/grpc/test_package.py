@@ -100,7 +100,9 @@ def contents(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def test_an_install_adds_one_name(installed: tuple[Environment, set[str]]) -> None:
+def test_an_install_adds_one_package_and_one_command(
+    installed: tuple[Environment, set[str]],
+) -> None:
     """One to import, and one command."""
     environment, added = installed
     assert added == {"ledgerfold"}
@@ -111,7 +113,7 @@ def test_an_install_adds_one_name(installed: tuple[Environment, set[str]]) -> No
 @pytest.mark.parametrize(
     "arguments", [[], pytest.param(["compact"], marks=(pytest.mark.spark, pytest.mark.slow))]
 )
-def test_a_program_beside_packages_of_the_same_names(
+def test_a_program_may_have_packages_of_the_same_names(
     installed: tuple[Environment, set[str]], tmp_path: Path, arguments: list[str]
 ) -> None:
     """It publishes, compacts and reads; it and Ledgerfold each find their own packages."""
@@ -154,7 +156,7 @@ def test_the_contents_of_the_wheel(built: Path) -> None:
         assert any(re.match(rf"{name}\W", each) and "extra" not in each for each in required)
 
 
-def test_an_editable_install_adds_one_name(tmp_path: Path) -> None:
+def test_an_editable_install_adds_one_package(tmp_path: Path) -> None:
     """The folders beside `ledgerfold` in the checkout cannot be imported by their own names."""
     environment = Environment(tmp_path / "environment")
     environment.install("--editable", ROOT)

@@ -100,7 +100,9 @@ def keep(browser: Chromium, name: str) -> None:
         browser.picture(Path(folder) / f"{name}.png", height_max=1500)
 
 
-def test_every_page_at_two_widths_light_and_dark(broker: BrokerProcess, browser: Chromium) -> None:
+def test_every_page_at_two_widths_in_both_color_schemes(
+    broker: BrokerProcess, browser: Chromium
+) -> None:
     pages = {
         "topics": "/",
         "topic": ADDRESSES,
@@ -126,7 +128,7 @@ def test_every_page_at_two_widths_light_and_dark(broker: BrokerProcess, browser:
     assert len(colours) == 2
 
 
-def test_a_run_is_seen_without_a_reload(
+def test_a_run_appears_without_a_reload(
     broker: BrokerProcess, browser: Chromium, client: Client
 ) -> None:
     """With the keyboard alone."""
@@ -159,7 +161,7 @@ def test_a_run_is_seen_without_a_reload(
     assert browser.errors() == []
 
 
-def test_what_a_topic_holds_never_runs(broker: BrokerProcess, browser: Chromium) -> None:
+def test_contents_of_a_topic_are_never_executed(broker: BrokerProcess, browser: Chromium) -> None:
     browser.look(width=WIDE)
     for path in (
         "/topics/persistent/public/default/hostile",
@@ -180,7 +182,7 @@ def test_what_a_topic_holds_never_runs(broker: BrokerProcess, browser: Chromium)
     assert "Content Security Policy" in str(browser.errors())
 
 
-def test_publish_and_the_clock_by_hand(broker: BrokerProcess, browser: Chromium) -> None:
+def test_the_publish_form_and_the_clock_form(broker: BrokerProcess, browser: Chromium) -> None:
     browser.look(width=NARROW)
     browser.open(url(broker, "/topics/persistent/public/default/hostile/messages"))
     browser.click("summary")

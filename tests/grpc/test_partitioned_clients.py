@@ -69,7 +69,9 @@ def test_messages_are_read_in_the_order_of_each_partition(client: Client, topic:
     assert {each.topic_name().rpartition("-")[2] for each in read} == {"0", "1", "2"}
 
 
-def test_a_consumer_goes_on_where_it_was(client: Client, admin: Admin, topic: str) -> None:
+def test_a_consumer_resumes_at_its_acknowledgements(
+    client: Client, admin: Admin, topic: str
+) -> None:
     """Messages that were acknowledged, individually or cumulatively, are acknowledged on their own
     partition only.
     """
@@ -119,7 +121,7 @@ def test_a_failover_subscription_spreads_partitions_over_its_consumers(
     assert grouped([a.receive(10_000) for _ in of_1]) == [[], of_1, []]
 
 
-def test_growth_is_noticed_by_all(client: Client, admin: Admin, topic: str) -> None:
+def test_open_clients_notice_new_partitions(client: Client, admin: Admin, topic: str) -> None:
     """A producer, a consumer, a reader and a table view that were opened before."""
     producer = client.create_producer(topic)
     consumer = client.subscribe(topic, "s", ConsumerType.Shared)
@@ -141,7 +143,7 @@ def test_growth_is_noticed_by_all(client: Client, admin: Admin, topic: str) -> N
     wait_until(lambda: view.get(key) == b"x", "the key in the view")
 
 
-def test_a_lost_stream_is_mended_on_every_partition(
+def test_lost_streams_of_all_partitions_are_restored(
     client: Client, admin: Admin, topic: str
 ) -> None:
     """Unloading ends all streams in the middle: nothing is lost, repeated or reordered."""
@@ -159,7 +161,7 @@ def test_a_lost_stream_is_mended_on_every_partition(
     assert not reader.has_message_available()
 
 
-def test_the_command_line_takes_partitioned_names(
+def test_the_command_line_accepts_partitioned_names(
     broker: BrokerProcess, admin: Admin, topic: str
 ) -> None:
     """produce, read, consume, by key; ids have four parts, and are accepted as arguments."""

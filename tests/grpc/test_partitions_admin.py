@@ -55,7 +55,7 @@ def p(topic: str, index: int) -> str:
     return f"{topic}-partition-{index}"
 
 
-def test_it_is_there_after_a_restart(
+def test_a_partitioned_topic_survives_a_restart(
     broker: BrokerProcess, admin: Admin, t: str, namespace: str
 ) -> None:
     """With its partitions and its policies; permanently removed when it is deleted."""
@@ -76,7 +76,7 @@ def test_it_is_there_after_a_restart(
         again.partitioned_topic_metadata(t)
 
 
-def test_a_topic_is_partitioned_or_it_is_not(admin: Admin, t: str) -> None:
+def test_a_name_is_a_topic_or_a_partitioned_topic(admin: Admin, t: str) -> None:
     plain = f"{t}-plain"
     admin.create_topic(plain)
     admin.create_partitioned_topic(t, 2)
@@ -110,7 +110,9 @@ def test_a_topic_is_partitioned_or_it_is_not(admin: Admin, t: str) -> None:
             call()
 
 
-def test_calls_without_meaning_for_all_partitions_find_nothing(admin: Admin, t: str) -> None:
+def test_requests_for_stored_data_of_a_partitioned_topic_are_not_found(
+    admin: Admin, t: str
+) -> None:
     """HTTP 404 in Pulsar: no data are stored under the name itself."""
     admin.create_partitioned_topic(t, 2)
     for refused in (admin.stats, admin.internal_stats, admin.last_message_id):
@@ -121,7 +123,7 @@ def test_calls_without_meaning_for_all_partitions_find_nothing(admin: Admin, t: 
             unknown(p(t, 2))
 
 
-def test_calls_on_the_name_apply_to_all_partitions(admin: Admin, t: str) -> None:
+def test_calls_on_a_partitioned_topic_apply_to_all_partitions(admin: Admin, t: str) -> None:
     """Subscriptions, unloading, trimming. A missing subscription of a partition is added."""
     admin.create_partitioned_topic(t, 2)
     admin.create_subscription(p(t, 1), "s")
@@ -176,7 +178,7 @@ def test_cursors_are_moved_on_every_partition(broker: BrokerProcess, admin: Admi
     assert admin.terminate(p(t, 0)).partition() == 0
 
 
-def test_a_partition_that_was_deleted_is_missed_until_made_again(admin: Admin, t: str) -> None:
+def test_a_deleted_partition_can_be_created_again(admin: Admin, t: str) -> None:
     admin.create_partitioned_topic(t, 2)
     admin.delete_topic(p(t, 1))
     with pytest.raises(TopicNotFound, match="partition-1"):
@@ -185,7 +187,7 @@ def test_a_partition_that_was_deleted_is_missed_until_made_again(admin: Admin, t
     admin.unload(t)
 
 
-def test_a_consumer_misses_nothing_of_a_new_partition(
+def test_a_consumer_gets_everything_of_a_new_partition(
     broker: BrokerProcess, admin: Admin, t: str
 ) -> None:
     """The subscription exists, at the beginning, before a client can publish to the partition."""
@@ -198,7 +200,7 @@ def test_a_consumer_misses_nothing_of_a_new_partition(
         assert consumer.receive(10_000).data() == b"early"
 
 
-def test_policies_are_those_of_the_partitioned_topic(admin: Admin, t: str) -> None:
+def test_partitions_have_the_policies_of_the_partitioned_topic(admin: Admin, t: str) -> None:
     """A threshold gives every loaded partition its compaction cursor at once (THR-13)."""
     admin.create_partitioned_topic(t, 2)
     admin.stats(p(t, 0))
@@ -214,7 +216,7 @@ def test_policies_are_those_of_the_partitioned_topic(admin: Admin, t: str) -> No
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_the_status_of_the_name_is_the_profiles_choice(
+def test_the_status_of_a_partitioned_topic_depends_on_the_profile(
     admin: Admin, t: str, is_known: bool
 ) -> None:
     """docs/PROFILES.md, rule 10.5: of all partitions together, or not found, as in Pulsar 4."""
@@ -230,7 +232,7 @@ def test_the_status_of_the_name_is_the_profiles_choice(
     assert admin.runs(t) == []
 
 
-def test_deleting_needs_force_while_someone_uses_a_partition(
+def test_deleting_a_partitioned_topic_in_use_needs_force(
     broker: BrokerProcess, admin: Admin, t: str, namespace: str
 ) -> None:
     """Nothing of it is deleted before."""
@@ -244,7 +246,9 @@ def test_deleting_needs_force_while_someone_uses_a_partition(
     assert admin.list_partitioned_topics(namespace) == []
 
 
-def test_the_command_line(broker: BrokerProcess, t: str, namespace: str) -> None:
+def test_partitioned_topics_on_the_command_line(
+    broker: BrokerProcess, t: str, namespace: str
+) -> None:
     """pulsar-admin's verbs, and the exit codes of errors."""
 
     def run(*arguments: str) -> tuple[int, str]:
@@ -267,7 +271,7 @@ def test_the_command_line(broker: BrokerProcess, t: str, namespace: str) -> None
     assert run("get-partitioned-topic-metadata", t)[0] == 3
 
 
-def test_the_errors_say_what_to_do(admin: Admin, t: str) -> None:
+def test_errors_suggest_what_to_do(admin: Admin, t: str) -> None:
     admin.create_partitioned_topic(t, 2)
     with pytest.raises(LedgerfoldError, match="delete it as a partitioned topic"):
         admin.delete_topic(t)

@@ -59,7 +59,7 @@ def test_requests_that_the_broker_rejects(client: ledgerfold.Client) -> None:
     assert not closed.value.from_broker
 
 
-def test_no_broker() -> None:
+def test_a_missing_broker_is_reported_by_the_client() -> None:
     """The library itself reports this."""
     with ledgerfold.admin.Admin("127.0.0.1:1") as admin:
         with pytest.raises(ledgerfold.ConnectError) as away:
@@ -67,7 +67,7 @@ def test_no_broker() -> None:
         assert not away.value.from_broker
 
 
-def test_a_message_that_is_too_big(client: ledgerfold.Client) -> None:
+def test_a_message_above_the_limit_is_rejected_by_the_client(client: ledgerfold.Client) -> None:
     """The library knows the broker's limit, and does not send the message."""
     producer = client.create_producer("t")
     with pytest.raises(ledgerfold.MessageTooBig) as caught:

@@ -83,7 +83,7 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_example_with_workers(shop: Path) -> None:
+def test_the_documented_tests_pass_with_workers(shop: Path) -> None:
     """Each worker has a broker, and nothing remains of them."""
     ran = run(shop, "-n", "2")
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -97,7 +97,9 @@ def test_without_a_compactor(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_the_example_on_a_broker_that_runs(shop: Path, broker_process: MakeBroker) -> None:
+def test_the_documented_tests_pass_on_a_running_broker(
+    shop: Path, broker_process: MakeBroker
+) -> None:
     """Its namespaces are deleted from it."""
     broker = broker_process("--test-clock", compactor="inline")
     ran = run(shop, "--ledgerfold-url", broker.url, "test_shop.py")
@@ -107,7 +109,7 @@ def test_the_example_on_a_broker_that_runs(shop: Path, broker_process: MakeBroke
         assert admin.list_namespaces() == ["public/default"]
 
 
-def test_a_failure_has_the_log_and_keeps_the_data(tmp_path: Path) -> None:
+def test_a_failing_test_shows_the_log_and_keeps_the_data(tmp_path: Path) -> None:
     (tmp_path / "test_failing.py").write_text(FAILING)
     ran = run(tmp_path, "--ledgerfold-keep", "--ledgerfold-profile", "pulsar-4")
     assert ran.returncode == 1, ran.stdout + ran.stderr
@@ -119,7 +121,7 @@ def test_a_failure_has_the_log_and_keeps_the_data(tmp_path: Path) -> None:
     assert Path(found[0], "ledgers").is_dir()
 
 
-def test_a_failure_leaves_nothing_otherwise(tmp_path: Path) -> None:
+def test_a_failing_test_leaves_nothing_by_default(tmp_path: Path) -> None:
     (tmp_path / "test_failing.py").write_text(FAILING)
     ran = run(tmp_path, "-k", "fails")
     assert ran.returncode == 1, ran.stdout + ran.stderr
@@ -127,7 +129,7 @@ def test_a_failure_leaves_nothing_otherwise(tmp_path: Path) -> None:
     assert not list((tmp_path / "temporary").glob("ledgerfold-*"))
 
 
-def test_it_costs_nothing_unused(tmp_path: Path) -> None:
+def test_an_unused_plugin_imports_nothing(tmp_path: Path) -> None:
     (tmp_path / "test_unused.py").write_text(UNUSED)
     ran = run(tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr

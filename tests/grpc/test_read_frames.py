@@ -52,7 +52,7 @@ def publish(broker: Broker, topic: str, count: int) -> None:
         single.send(None, partition_key="k1")
 
 
-def test_every_kind_of_topic_by_each_way(tmp_path: Any) -> None:
+def test_every_kind_of_topic_is_read_in_each_way(tmp_path: Any) -> None:
     arguments = [
         "--compactor",
         "inline",
@@ -112,7 +112,7 @@ def test_every_kind_of_topic_by_each_way(tmp_path: Any) -> None:
     assert rows("divided", data=tmp_path / "data") == divided
 
 
-def test_the_ranges_of_a_plan_are_the_whole_topic(
+def test_the_ranges_of_a_plan_cover_the_topic(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parts of a few KB, as a large topic has parts of 64 MiB."""

@@ -15,7 +15,7 @@ from tests.support.command_line import ledgerfold
 from tests.support.waiting import wait_until
 
 
-def test_only_brokers_that_allow_it(broker_process: MakeBroker) -> None:
+def test_a_reset_needs_the_server_option(broker_process: MakeBroker) -> None:
     with Admin(broker_process().url) as admin, pytest.raises(NotAllowed, match="--allow-reset"):
         admin.reset()
     with Admin(broker_process("--test-clock", name="other").url) as admin:

@@ -56,7 +56,7 @@ def documented() -> dict[str, tuple[str, set[str]]]:
 
 
 @pytest.mark.spark
-def test_a_compaction_is_told_as_pulsar_tells_it(
+def test_metrics_of_a_compaction_equal_pulsars(
     broker_process: MakeBroker, compactor: CompactorProcess
 ) -> None:
     """MET-01 and MET-10; all exposed metrics are documented, and vice versa."""
@@ -135,7 +135,7 @@ def test_traffic_and_syncs_are_counted(broker_process: MakeBroker) -> None:
         assert samples(broker, state="disabled")["ledgerfold_compactor_state"] == 1
 
 
-def test_the_server_answers_as_scrapers_expect(broker_process: MakeBroker) -> None:
+def test_the_server_follows_the_scraping_protocol(broker_process: MakeBroker) -> None:
     """The text format, compressed for clients that accept it; one path, and an explanation on
     others.
     """
@@ -150,6 +150,6 @@ def test_the_server_answers_as_scrapers_expect(broker_process: MakeBroker) -> No
     assert (error.value.code, "/metrics" in error.value.reason) == (404, True)
 
 
-def test_nothing_listens_unless_it_is_asked_for(broker_process: MakeBroker) -> None:
+def test_no_port_is_open_without_the_option(broker_process: MakeBroker) -> None:
     """The ready line names the port if there is one."""
     assert "metrics" not in broker_process().ready

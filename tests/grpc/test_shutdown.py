@@ -63,7 +63,7 @@ def in_thread(work: Callable[[threading.Event], None]) -> Iterator[threading.Eve
         thread.join()
 
 
-def test_idle_clients_do_not_hold_it_up_and_come_back(
+def test_idle_clients_do_not_delay_a_shutdown_and_reconnect(
     broker: BrokerProcess, client: Client
 ) -> None:
     """A producer, a reader, consumers and a table view, all idle."""
@@ -197,7 +197,7 @@ def frozen_client(url: str, kind: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", ["reader", "consumer"])
-def test_a_frozen_client_is_not_waited_for(
+def test_a_frozen_client_does_not_delay_the_shutdown(
     broker: BrokerProcess, client: Client, kind: str
 ) -> None:
     """The client reads nothing and answers nothing, with megabytes in flight to it."""
@@ -209,7 +209,7 @@ def test_a_frozen_client_is_not_waited_for(
         assert broker.stop(END_S) == 0
 
 
-def test_a_second_signal_ends_it_at_once(broker: BrokerProcess, client: Client) -> None:
+def test_a_second_signal_ends_the_broker_at_once(broker: BrokerProcess, client: Client) -> None:
     """Regardless of remaining work, with the exit code of an interruption."""
     fill(client)
     with frozen_client(broker.url, "reader"):
@@ -219,7 +219,7 @@ def test_a_second_signal_ends_it_at_once(broker: BrokerProcess, client: Client) 
         assert broker.wait(END_S) == 130
 
 
-def test_a_start_that_fails_says_why_and_nothing_else(tmp_path: Path) -> None:
+def test_a_failed_start_prints_only_the_reason(tmp_path: Path) -> None:
     """Also after gRPC's own start. Earlier starts failed before it, or were checked for one word
     only.
     """

@@ -14,7 +14,7 @@ from tests.conftest import MakeBroker
 from tests.support.command_line import ledgerfold
 
 
-def test_only_brokers_that_allow_it(broker_process: MakeBroker) -> None:
+def test_snapshots_need_the_server_option(broker_process: MakeBroker) -> None:
     with Admin(broker_process().url) as admin:
         for call in (admin.save_snapshot, admin.restore_snapshot, admin.delete_snapshot):
             with pytest.raises(NotAllowed, match="--allow-reset"):
@@ -23,7 +23,7 @@ def test_only_brokers_that_allow_it(broker_process: MakeBroker) -> None:
             admin.list_snapshots()
 
 
-def test_the_state_is_that_of_the_save(broker_process: MakeBroker) -> None:
+def test_a_restore_brings_back_the_saved_state(broker_process: MakeBroker) -> None:
     """With clients that stay connected, and after a restart; `verify` reports damage."""
     broker = broker_process("--allow-reset")
     with Client(broker.url) as client, Admin(broker.url) as admin:

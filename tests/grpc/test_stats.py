@@ -90,7 +90,7 @@ def test_every_field_has_pulsars_name(client: Client, admin: Admin) -> None:
     all_named(list(internal["cursors"].values()), CURSOR)
 
 
-def test_stats_tell_what_was_done(client: Client, admin: Admin) -> None:
+def test_stats_show_what_clients_did(client: Client, admin: Admin) -> None:
     """Counters, backlogs, connected clients; also MET-05: no compaction yet."""
     use(client, admin)
 
@@ -119,7 +119,7 @@ def test_stats_tell_what_was_done(client: Client, admin: Admin) -> None:
     assert idle["consumers"] == []
 
 
-def test_a_reader_is_shown_as_long_as_it_reads(client: Client, admin: Admin) -> None:
+def test_stats_show_a_reader_while_it_reads(client: Client, admin: Admin) -> None:
     """As in Pulsar: a non-durable subscription named reader-..., and its cursor."""
     use(client, admin)
     stats, internal = admin.stats("t"), admin.internal_stats("t")

@@ -64,7 +64,9 @@ def test_a_table_view_equals_the_compacted_topic(client: Client, admin: Admin) -
 
 
 @pytest.mark.parametrize(("profile", "index"), [("documented", 2), ("pulsar-4", 1)])
-def test_numbers_in_a_batch(client: Client, admin: Admin, profile: str, index: int) -> None:
+def test_a_compaction_renumbers_a_batch_as_pulsar(
+    client: Client, admin: Admin, profile: str, index: int
+) -> None:
     """STR-05: new indexes as in Pulsar; under `documented` a message keeps its id."""
     with client.create_producer(
         "t", batching_enabled=True, batching_max_publish_delay_ms=10_000

@@ -17,7 +17,7 @@ START_MS = 1_577_836_800_000
 HOUR_MS = 3_600_000
 
 
-def test_time_stands_until_it_is_moved(broker_process: MakeBroker) -> None:
+def test_time_stops_until_it_is_moved(broker_process: MakeBroker) -> None:
     """By a duration or to a time, forwards only; over the wire the refusal keeps its class."""
     broker = broker_process("--test-clock", START)
     with Admin(broker.url) as admin:
@@ -32,7 +32,7 @@ def test_time_stands_until_it_is_moved(broker_process: MakeBroker) -> None:
         assert admin.clock().now_ms == START_MS + 2 * HOUR_MS
 
 
-def test_everything_carries_the_broker_s_time(broker_process: MakeBroker) -> None:
+def test_all_times_are_the_broker_s(broker_process: MakeBroker) -> None:
     """Publish times, too: the machine's clock is years ahead. Seeking by time finds them."""
     broker = broker_process("--test-clock", START)
     with Admin(broker.url) as admin, Client(broker.url) as client:
@@ -49,7 +49,7 @@ def test_everything_carries_the_broker_s_time(broker_process: MakeBroker) -> Non
         assert shown == "2020-01-01T00:00:00.000Z"
 
 
-def test_records_of_a_kafka_topic_carry_it_too(broker_process: MakeBroker) -> None:
+def test_records_of_a_kafka_topic_have_the_broker_s_time(broker_process: MakeBroker) -> None:
     """As timestamps, if they have no event time."""
     broker = broker_process("--test-clock", START)
     with Admin(broker.url) as admin, Client(broker.url) as client:
@@ -66,7 +66,7 @@ def test_records_of_a_kafka_topic_carry_it_too(broker_process: MakeBroker) -> No
         assert found == [(START_MS, START_MS), (77, START_MS), (later, later)]
 
 
-def test_a_broker_on_the_machine_s_clock_refuses_to_move_it(broker_process: MakeBroker) -> None:
+def test_a_broker_without_a_test_clock_refuses_to_move_time(broker_process: MakeBroker) -> None:
     broker = broker_process()
     with Admin(broker.url) as admin:
         assert not admin.clock().is_manual

@@ -28,7 +28,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_it_goes_with_its_data(temporary: Path) -> None:
+def test_a_broker_is_deleted_with_its_data(temporary: Path) -> None:
     """Also if the block ends with an error."""
     broker = Broker(compaction=False)
     with suppress(ZeroDivisionError), broker:
@@ -48,7 +48,7 @@ def test_it_goes_with_its_data(temporary: Path) -> None:
         _ = broker.client
 
 
-def test_a_given_directory_stays(temporary: Path) -> None:
+def test_a_given_directory_is_kept(temporary: Path) -> None:
     """The next broker continues from there; one object may serve several blocks."""
     broker = Broker(temporary / "data", compaction=False)
     with broker:
@@ -59,7 +59,7 @@ def test_a_given_directory_stays(temporary: Path) -> None:
     assert [path.name for path in temporary.iterdir()] == ["data"]
 
 
-def test_its_time_stands_until_it_is_moved() -> None:
+def test_the_time_of_a_broker_stops_until_it_is_moved() -> None:
     """A week passes at once, and everything due by then is complete."""
     began = datetime(2030, 1, 1, tzinfo=UTC)
     with Broker(test_clock=began, compaction=False) as broker:
@@ -72,14 +72,14 @@ def test_its_time_stands_until_it_is_moved() -> None:
         assert broker.admin.stats("t")["subscriptions"]["s"]["msgBacklog"] == 0
 
 
-def test_without_a_test_clock_time_is_the_machines() -> None:
+def test_a_broker_without_a_test_clock_has_the_machines_time() -> None:
     """It cannot be moved."""
     with Broker(compaction=False) as broker, pytest.raises(ledgerfold.NotAllowedError) as caught:
         broker.advance(timedelta(days=1))
     assert caught.value.from_broker
 
 
-def test_without_compaction_it_says_so() -> None:
+def test_a_broker_without_compaction_reports_the_reason() -> None:
     """In the words of the run's record."""
     with Broker(compaction=False) as broker:
         broker.client.create_producer("t").send(b"x", partition_key="k")
@@ -90,7 +90,7 @@ def test_without_compaction_it_says_so() -> None:
             broker.compact_and_wait("none")
 
 
-def test_one_that_cannot_start(temporary: Path) -> None:
+def test_a_broker_that_cannot_start_reports_the_reason(temporary: Path) -> None:
     """It reports the reason, and leaves nothing."""
     with (
         Broker(temporary / "data", compaction=False),
@@ -103,7 +103,7 @@ def test_one_that_cannot_start(temporary: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_it_compacts() -> None:
+def test_a_broker_for_tests_compacts() -> None:
     """Everything published before the call; again; and a partitioned topic's partitions."""
     with Broker() as broker:
         with broker.client.create_producer("t") as producer:

@@ -21,7 +21,7 @@ def read(broker: Broker, **arguments: Any) -> list[tuple[MessageId, bytes]]:
         return [(message.message_id(), message.data()) for message in reader]
 
 
-def test_a_topic_goes_on_elsewhere(tmp_path: Path) -> None:
+def test_an_imported_topic_continues_on_another_broker(tmp_path: Path) -> None:
     source, target, file = tmp_path / "source", tmp_path / "target", tmp_path / "orders.topic"
     with Broker(source, arguments=ARGUMENTS) as broker:
         with broker.client.create_producer("orders", producer_name="p") as producer:

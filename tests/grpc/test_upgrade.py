@@ -64,7 +64,7 @@ def messages(broker: BrokerProcess, *arguments: str) -> list[tuple[str, str | No
     return [(row["key"], row["value"]) for row in ran.rows]
 
 
-def test_it_opens_and_nothing_is_missing(data: Path) -> None:
+def test_each_format_opens_without_loss(data: Path) -> None:
     """Before, at, and after the first start of this build; then it continues."""
     assert ledgerfold("verify", str(data)).code == 0
     is_new = (data / "writes").exists()
@@ -102,7 +102,7 @@ def _pairs(data: Path) -> list[tuple[bytes, bytes]]:
     return read_pairs(metadata_dir(data)).pairs.scan(b"")
 
 
-def test_there_is_one_of_each_format() -> None:
+def test_each_format_has_a_directory() -> None:
     """A build that changes a format adds the directory that it writes (CONTRIBUTING.md)."""
     assert {path.name.removesuffix(".tar.xz") for path in ARCHIVES} == {
         "0.1.0-first",

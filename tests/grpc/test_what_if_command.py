@@ -41,7 +41,7 @@ def publish(client: Client, topic: str, numbers: range) -> None:
 
 
 @pytest.mark.parametrize("strategy", [ORDER, "numeric"])
-def test_the_real_compactor_does_what_was_foretold(
+def test_the_real_compactor_does_what_was_predicted(
     client: Client, admin: Admin, new_topic: Callable[[str], str], strategy: str
 ) -> None:
     """Twice: for a topic that was never compacted, and for a compacted one."""
@@ -112,7 +112,7 @@ def test_the_command(
     assert replays[0][0]["runs"] > 1
 
 
-def test_a_command_that_is_no_strategy(
+def test_a_command_that_is_no_strategy_is_rejected(
     client: Client, broker: BrokerProcess, new_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
     """A callable that is no strategy is rejected without a call."""
@@ -134,7 +134,9 @@ def test_a_command_that_is_no_strategy(
 
 
 @pytest.mark.slow
-def test_a_file_without_a_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_analyzed_without_a_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A separate worker of the command analyzes it; nothing of it remains."""
     path = tmp_path / "prices.csv"
     path.write_text("id,price,publish_time_ms\na,1,1000\nb,2,1000\na,,2000\nb,3,3000\n")

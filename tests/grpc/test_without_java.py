@@ -101,7 +101,7 @@ def test_a_broker_whose_java_fails_compacts(
     assert "Could not reserve enough space" in log
 
 
-def test_a_java_that_fails_is_an_error_for_spark(
+def test_a_failing_java_is_an_error_with_engine_spark(
     broker_process: MakeBroker, broken_java: dict[str, str]
 ) -> None:
     """With `spark`, nothing else compacts; the state says why."""

@@ -407,7 +407,7 @@ class BrokerMachine(RuleBasedStateMachine):
         assert there == named
 
 
-def test_the_broker_shows_what_a_plain_list_would_show() -> None:
+def test_the_broker_agrees_with_a_list_of_messages() -> None:
     run_state_machine_as_test(
         BrokerMachine,
         settings=settings(

@@ -353,7 +353,7 @@ def _id(record: MessageIdRecord) -> Id:
 )
 @example([[_VALUE, _GONE], "compact", "compact", [_VALUE], "compact"], PULSAR_4)
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
-def test_explain_agrees_with_what_runs_do(
+def test_explain_agrees_with_runs(
     steps: list[str | list[tuple[list[Message], bool]]], profile: str
 ) -> None:
     """Tests every version: where it is, which run removed it, and what the next run does."""
@@ -396,7 +396,7 @@ def test_explain_agrees_with_runs_of_all_strategies(steps: list[Step], profile: 
 
 @given(STEPS, PROFILES)
 @settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
-def test_a_message_is_told_of_by_its_id_as_by_its_key(
+def test_explain_by_id_agrees_with_explain_by_key(
     steps: list[str | list[tuple[list[Message], bool]]], profile: str
 ) -> None:
     """The same account; of what is nowhere any more, the runs that may have dropped it."""

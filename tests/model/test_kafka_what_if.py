@@ -110,7 +110,7 @@ def test_segments_left_by_retention_may_be_dirty_enough(foretelling: Foretelling
 
 @given(steps=histories(), trial=trials())
 @settings(max_examples=examples(50))
-def test_the_product_does_what_was_foretold(
+def test_the_product_does_what_was_predicted(
     foretelling: Foretelling, steps: list[Step], trial: dict[str, str]
 ) -> None:
     check(foretelling, steps, trial)
@@ -133,7 +133,7 @@ def test_compressed_batches_are_estimated(foretelling: Foretelling, compression:
     assert told.bytes_rewritten == pytest.approx(lived.bytes_rewritten, rel=0.25)
 
 
-def test_a_log_that_was_cleaned(foretelling: Foretelling) -> None:
+def test_a_cleaned_log_is_forecast_exactly(foretelling: Foretelling) -> None:
     """A cleaned log is complete for the forecast: superseded records take no time and no space."""
     steps = [Step(400, BATCH[number % 3 :]) for number in range(20)]
     trial = {**BACKOFF, "internal.segment.bytes": "600", "min.cleanable.dirty.ratio": "0"}
@@ -144,7 +144,7 @@ def test_a_log_that_was_cleaned(foretelling: Foretelling) -> None:
     assert again.cleanings[0].space_end_bytes == told.space_end_bytes
 
 
-def test_markers_count_as_records_before_and_after(foretelling: Foretelling) -> None:
+def test_the_record_count_includes_markers_before_and_after(foretelling: Foretelling) -> None:
     """So a log without changes has the same number at the end."""
     steps = [Step(400, BATCH, producer_id=11), Step(400, producer_id=11, commits=True)]
     foretelling.lived(steps, BACKOFF, BEGAN_MS + 3000)
@@ -156,14 +156,16 @@ def test_markers_count_as_records_before_and_after(foretelling: Foretelling) -> 
 @pytest.mark.parametrize(
     ("trial", "why"),
     [
-        ({}, "all of it lies behind the active segment"),
+        ({}, "the cleanable range ends at the active segment"),
         (
             {"internal.segment.bytes": "600", "min.cleanable.dirty.ratio": "1"},
-            "the dirty ratio was 1 at most; a round comes above 1",
+            "the dirty ratio was 1 at most; a cleaning needs more than 1",
         ),
     ],
 )
-def test_no_round_says_why(foretelling: Foretelling, trial: dict[str, str], why: str) -> None:
+def test_a_forecast_without_a_cleaning_states_the_reason(
+    foretelling: Foretelling, trial: dict[str, str], why: str
+) -> None:
     """A forecast without a cleaning gives the reason."""
     steps = [Step(400, BATCH[number % 3 :]) for number in range(8)]
     told, rounds = foretelling.foretold(
@@ -173,7 +175,7 @@ def test_no_round_says_why(foretelling: Foretelling, trial: dict[str, str], why:
     assert why in told.why_no_round
 
 
-def test_tasks_and_trials_side_by_side(foretelling: Foretelling) -> None:
+def test_tasks_and_trials_run_side_by_side(foretelling: Foretelling) -> None:
     """One trial's cleanings do not affect another's."""
     steps = [Step(400, BATCH[number % 3 :]) for number in range(20)]
     sizes = [{**BACKOFF, "internal.segment.bytes": each} for each in ("500", "900", "500")]
@@ -183,7 +185,7 @@ def test_tasks_and_trials_side_by_side(foretelling: Foretelling) -> None:
     assert [point.bytes for point in told[0].points][-1] == told[0].space_end_bytes
 
 
-def test_nothing_was_ever_appended(foretelling: Foretelling) -> None:
+def test_a_log_without_records_is_forecast(foretelling: Foretelling) -> None:
     (told,) = foretelling.foretold([], [BACKOFF]).cleanings
     assert (told.rounds, told.segments_end, told.space_peak_bytes) == (0, 1, 0)
     assert told.why_no_round == "the log is empty"

@@ -22,7 +22,7 @@ def sources() -> dict[Path, str]:
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=lambda story: story.name)
-def test_a_story_fits(story: Story, sources: dict[Path, str]) -> None:
+def test_a_story_matches_the_product(story: Story, sources: dict[Path, str]) -> None:
     """The lines that it changes exist exactly once, and the result is valid Python."""
     changed = story.applied(sources)
     assert changed

@@ -116,7 +116,7 @@ def imported(logs: KafkaLogs, oracle: KafkaOracle, copy: Path, topic: str) -> Im
     return import_folder(logs, copy / "t-0", topic, OURS, stays_paused=True)
 
 
-def test_a_folder_as_it_was_closed(logs: KafkaLogs, oracle: KafkaOracle, tmp_path: Path) -> None:
+def test_a_cleanly_closed_folder(logs: KafkaLogs, oracle: KafkaOracle, tmp_path: Path) -> None:
     fill(oracle)
     oracle("log-start", log="t-0", offset=5)
     oracle("reopen", log="t-0")
@@ -150,7 +150,7 @@ def test_a_cleaned_folder(logs: KafkaLogs, oracle: KafkaOracle, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("point", CRASHES)
-def test_a_folder_that_a_crash_left(
+def test_a_folder_after_a_crash(
     point: str, logs: KafkaLogs, oracle: KafkaOracle, tmp_path: Path
 ) -> None:
     """Reconstructed from the files that the cleaning read and wrote."""
@@ -191,7 +191,7 @@ def exported(logs: KafkaLogs, oracle: KafkaOracle, topic: str, kept: Path) -> No
 
 
 @pytest.mark.parametrize("is_cleaned", [False, True])
-def test_an_exported_folder_is_opened(
+def test_kafka_opens_an_exported_folder(
     is_cleaned: bool, logs: KafkaLogs, oracle: KafkaOracle, tmp_path: Path
 ) -> None:
     fill(oracle)

@@ -132,7 +132,7 @@ COMMANDS = (
 )
 
 
-def test_every_command_does_what_it_says(broker_process: MakeBroker, tmp_path: Path) -> None:
+def test_every_command_of_pulsar_admin_works(broker_process: MakeBroker, tmp_path: Path) -> None:
     service = "tests.support.memory_service:Copying"
     broker = broker_process(
         *("--admin-listen", "127.0.0.1:0", "--compaction-service", service),

@@ -50,7 +50,7 @@ def view(client: pulsar.Client, topic: str) -> dict[str, tuple[bytes, str]]:
 
 @pytest.mark.parametrize("codec", ["NONE", "LZ4", "ZSTD"])
 @pytest.mark.parametrize("batching", [False, True], ids=["single", "batched"])
-def test_what_is_left_keeps_its_ids(
+def test_remaining_messages_keep_their_ids(
     client: pulsar.Client, broker: BrokerProcess, topic: str, batching: bool, codec: str
 ) -> None:
     """Some messages of a batch remain: no reader sees the others, not even as empty ones."""
@@ -94,7 +94,9 @@ def test_what_is_left_keeps_its_ids(
     assert keys == {"k0", *expected}
 
 
-def test_nothing_is_left(client: pulsar.Client, broker: BrokerProcess, topic: str) -> None:
+def test_a_compaction_that_removes_everything(
+    client: pulsar.Client, broker: BrokerProcess, topic: str
+) -> None:
     producer = client.create_producer(topic)
     producer.send(b"1", partition_key="k")
     producer.send(None, partition_key="k")
@@ -103,7 +105,7 @@ def test_nothing_is_left(client: pulsar.Client, broker: BrokerProcess, topic: st
     assert len(client.create_table_view(topic)) == 0
 
 
-def test_the_end_of_the_view_within_a_batch(
+def test_the_compacted_view_ends_within_a_batch(
     client: pulsar.Client, broker: BrokerProcess, topic: str
 ) -> None:
     """The last id is that of the last remaining message."""
@@ -120,7 +122,7 @@ def test_the_end_of_the_view_within_a_batch(
     }
 
 
-def test_both_doors_see_one_view(
+def test_both_protocols_read_one_view(
     client: pulsar.Client, broker: BrokerProcess, native: Client, topic: str
 ) -> None:
     with native.create_producer(topic, batching_enabled=True) as producer:
@@ -178,7 +180,7 @@ def test_schema_versions_survive(
 
 
 @pytest.mark.parametrize("batching", [False, True], ids=["single", "batched"])
-def test_explanations_and_forecasts(
+def test_explain_and_what_if_read_pulsars_entries(
     client: pulsar.Client, broker: BrokerProcess, topic: str, batching: bool
 ) -> None:
     """They read the keys of entries from Pulsar's clients, before and after a run."""
@@ -208,7 +210,7 @@ def test_explanations_and_forecasts(
 
 @pytest.mark.parametrize("profile", ["documented", "pulsar-4"])
 @pytest.mark.parametrize("codec", ["NONE", "LZ4"])
-def test_empty_values_that_do_not_say_their_size(
+def test_empty_values_without_a_size(
     client: pulsar.Client, broker: BrokerProcess, topic: str, profile: str, codec: str
 ) -> None:
     producer = client.create_producer(

@@ -72,7 +72,7 @@ def test_credentials_are_ignored(url: str) -> None:
     ],
 )
 @pytest.mark.parametrize("is_connected", [True, False])
-def test_a_malformed_frame_closes_its_connection_only(
+def test_a_malformed_frame_closes_only_its_connection(
     url: str, raw: RawClient, data: bytes, is_connected: bool
 ) -> None:
     with RawClient(url, is_connected=is_connected) as client:
@@ -108,7 +108,7 @@ def test_a_damaged_message_is_refused_alone(raw: RawClient, topic: str) -> None:
         ({"num_messages_in_batch": 1, "compacted_batch_indexes": [0]}, "Only a compaction sets"),
     ],
 )
-def test_what_is_not_stored_is_refused(
+def test_unsupported_messages_are_refused(
     raw: RawClient, topic: str, options: dict[str, object], sentence: str
 ) -> None:
     raw.send(producer(topic))
@@ -117,7 +117,7 @@ def test_what_is_not_stored_is_refused(
     assert sentence in raw.read().send_error.message
 
 
-def test_streams_have_an_end(broker_process: MakeBroker) -> None:
+def test_a_connection_beyond_the_limit_is_refused(broker_process: MakeBroker) -> None:
     broker = broker_process("--pulsar-listen", "127.0.0.1:0", "--streams-max", "3")
     url = str(broker.ready["pulsar"])
     with RawClient(url) as client, RawClient(url) as other:
@@ -138,7 +138,7 @@ def free_port() -> int:
 
 
 @pytest.mark.parametrize("batching", [False, True], ids=["single", "batched"])
-def test_a_broker_that_is_killed(
+def test_clients_reconnect_to_a_killed_broker(
     broker_process: MakeBroker, connect: Connect, batching: bool
 ) -> None:
     """Clients reconnect; every message is stored once, in order."""
@@ -219,7 +219,7 @@ def test_the_end_of_a_topic(raw: RawClient, broker: BrokerProcess, topic: str) -
     assert kinds == {pulsar_pb2.REACHED_END_OF_TOPIC, pulsar_pb2.ACK_RESPONSE}
 
 
-def test_a_consumer_that_connects_again(url: str, raw: RawClient, topic: str) -> None:
+def test_a_connected_consumer_may_subscribe_again(url: str, raw: RawClient, topic: str) -> None:
     """It is still connected: Pulsar's Go client does this if it has lost nothing."""
     for _ in range(2):
         raw.send(subscribe(topic))
@@ -227,7 +227,9 @@ def test_a_consumer_that_connects_again(url: str, raw: RawClient, topic: str) ->
 
 
 @pytest.mark.parametrize(("version", "last"), [("Pulsar-CPP-v4.2.0", 0), ("Pulsar-Go", -1)])
-def test_where_a_new_producer_counts_from(url: str, topic: str, version: str, last: int) -> None:
+def test_the_first_sequence_id_of_a_new_producer(
+    url: str, topic: str, version: str, last: int
+) -> None:
     with RawClient(url, is_connected=False) as client:
         connect = pulsar_pb2.CommandConnect(client_version=version.encode())
         client.send(BaseCommand(type=pulsar_pb2.CONNECT, connect=connect))
@@ -236,7 +238,7 @@ def test_where_a_new_producer_counts_from(url: str, topic: str, version: str, la
         assert client.read().producer_success.last_sequence_id == last
 
 
-def test_clients_are_told_late_that_they_are_active(raw: RawClient, topic: str) -> None:
+def test_clients_are_notified_late_that_they_are_active(raw: RawClient, topic: str) -> None:
     """After they have requested messages, or after a second: Pulsar's Go client expects it then."""
     failover = subscribe(topic)
     failover.subscribe.sub_type = 2
@@ -262,7 +264,9 @@ def test_stats_show_the_version_of_a_client(
         assert admin.stats(topic)["publishers"][0]["clientVersion"] == "raw"
 
 
-def test_a_producer_that_connects_again(url: str, raw: RawClient, topic: str) -> None:
+def test_a_producer_reconnects_beside_its_earlier_connection(
+    url: str, raw: RawClient, topic: str
+) -> None:
     """Its earlier connection may still exist: messages that it sends late are not stored."""
     raw.send(producer(topic, user_provided_producer_name=False))
     name = raw.read().producer_success.producer_name
@@ -285,7 +289,7 @@ def test_a_producer_that_connects_again(url: str, raw: RawClient, topic: str) ->
         assert other.read().producer_success.producer_name == name
 
 
-def test_a_reader_that_seeks_and_goes(
+def test_a_reader_seeks_and_disconnects(
     url: str, raw: RawClient, broker: BrokerProcess, topic: str
 ) -> None:
     """Its subscription waits for its return, and ends with its connection."""
@@ -304,7 +308,7 @@ def test_a_reader_that_seeks_and_goes(
         wait_until(lambda: not admin.stats(topic)["subscriptions"], "its end")
 
 
-def test_the_version_of_bytes(raw: RawClient, topic: str) -> None:
+def test_bytes_have_no_schema_version(raw: RawClient, topic: str) -> None:
     """The Go client requests it with each message: there is none, and no refusal."""
     raw.send(producer(topic))
     raw.read()
@@ -328,9 +332,7 @@ NEW = {"request_id": 1, "topic": "t", "schema": SCHEMA}
         BaseCommand(type=62, tc_client_connect_request={"request_id": 1}),
     ],
 )
-def test_what_there_is_not_is_refused_in_its_own_answer(
-    raw: RawClient, command: BaseCommand
-) -> None:
+def test_an_unknown_id_is_refused_in_its_own_answer(raw: RawClient, command: BaseCommand) -> None:
     raw.send(command)
     answer = raw.read()
     assert answer.type == command.type + 1

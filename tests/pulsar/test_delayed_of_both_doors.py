@@ -15,7 +15,7 @@ DELAY = timedelta(milliseconds=600)
 
 
 @pytest.mark.parametrize("consumer_type", ["Shared", "KeyShared"])
-def test_delayed_here_received_by_pulsars_client(
+def test_delayed_by_this_client_received_by_pulsars(
     client: pulsar.Client, native: Client, topic: str, consumer_type: str
 ) -> None:
     """The message sent later arrives first, and the delayed one when it is due."""
@@ -32,7 +32,9 @@ def test_delayed_here_received_by_pulsars_client(
     assert (message.data(), time.time() >= due_s) == (b"later", True)
 
 
-def test_delayed_there_received_here(client: pulsar.Client, native: Client, topic: str) -> None:
+def test_delayed_by_pulsars_client_received_by_this_one(
+    client: pulsar.Client, native: Client, topic: str
+) -> None:
     shared = native.subscribe(topic, "s", ledgerfold.ConsumerType.Shared)
     exclusive = native.subscribe(topic, "exclusive")
     producer = client.create_producer(topic)
@@ -45,7 +47,7 @@ def test_delayed_there_received_here(client: pulsar.Client, native: Client, topi
     assert (message.data(), time.time() >= due_s) == (b"later", True)
 
 
-def test_delayed_and_received_by_this_client(native: Client, topic: str) -> None:
+def test_delayed_and_received_by_this_packages_client(native: Client, topic: str) -> None:
     """Readers get all at once, in the order of sending."""
     shared = native.subscribe(topic, "s", ledgerfold.ConsumerType.Shared)
     producer = native.create_producer(topic)

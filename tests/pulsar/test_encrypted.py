@@ -78,7 +78,9 @@ def compacted_entries(broker: BrokerProcess, topic: str) -> int:
         return int(admin.internal_stats(topic)["compactedLedger"]["entries"])
 
 
-def test_enc_08_messages_alone(client: pulsar.Client, broker: BrokerProcess, topic: str) -> None:
+def test_enc_08_unbatched_messages(
+    client: pulsar.Client, broker: BrokerProcess, topic: str
+) -> None:
     publish(client, topic, [("key1", b"m1"), ("key2", b"m2"), ("key2", b"m3")])
     compact(broker, topic)
     assert view(client, topic) == [("key1", b"m1"), ("key2", b"m3")]
@@ -110,7 +112,7 @@ def test_enc_12_empty_values(client: pulsar.Client, broker: BrokerProcess, topic
     assert view(client, topic) == expected
 
 
-def test_enc_14_its_first_key_is_deleted(
+def test_enc_14_a_tombstone_of_its_first_key_deletes_a_batch(
     client: pulsar.Client, broker: BrokerProcess, topic: str
 ) -> None:
     publish(client, topic, [("a", b"1"), ("b", b"1")], batched=True)
@@ -120,7 +122,7 @@ def test_enc_14_its_first_key_is_deleted(
     assert compacted_entries(broker, topic) == 0
 
 
-def test_enc_16_another_key_is_replaced(
+def test_enc_16_a_new_value_of_another_key_keeps_a_batch(
     client: pulsar.Client, broker: BrokerProcess, topic: str
 ) -> None:
     publish(client, topic, [("a", b"1"), ("b", b"1")], batched=True)
@@ -166,7 +168,9 @@ def test_this_packages_client_reads_what_is_encrypted(
     assert alone.data() not in (b"1", b"")
 
 
-def test_acknowledged_messages_of_an_encrypted_batch(broker: BrokerProcess, topic: str) -> None:
+def test_acknowledged_messages_of_an_encrypted_batch_stay_acknowledged(
+    broker: BrokerProcess, topic: str
+) -> None:
     """As for any batch, they are not delivered again."""
     client = connected(str(broker.ready["pulsar"]))
     sent = [("a", b"1"), ("b", b"2"), ("c", b"3")]
@@ -186,7 +190,7 @@ def test_acknowledged_messages_of_an_encrypted_batch(broker: BrokerProcess, topi
     client.close()
 
 
-def test_bat_20_a_batch_that_does_not_parse(
+def test_bat_20_a_batch_that_does_not_parse_is_kept(
     client: pulsar.Client, broker: BrokerProcess, native: Client, topic: str
 ) -> None:
     """Every run keeps it unchanged; its readers discard it."""
@@ -206,7 +210,7 @@ def test_bat_20_a_batch_that_does_not_parse(
         assert reader.read_next(10_000).data() == b"1"
 
 
-def test_chunks_compact_one_by_one(
+def test_chunks_are_compacted_one_by_one(
     client: pulsar.Client, broker: BrokerProcess, topic: str
 ) -> None:
     """As in Pulsar: only the last chunk of a key remains, and no message."""

@@ -26,7 +26,9 @@ def stream_of(producer: Producer) -> Any:
     return vars(producer)["_core"].stream
 
 
-def test_both_clients_compete(client: pulsar.Client, native: Client, topic: str) -> None:
+def test_exclusive_producers_of_both_clients_compete(
+    client: pulsar.Client, native: Client, topic: str
+) -> None:
     by_name: Any = "exclusive"
     only = native.create_producer(topic, access_mode=by_name)
     only.send(b"1")
@@ -47,7 +49,9 @@ def test_both_clients_compete(client: pulsar.Client, native: Client, topic: str)
     assert [each.data() for each in read_all(client, topic)] == [b"1", b"2", b"3"]
 
 
-def test_a_producer_that_waits(broker: BrokerProcess, native: Client, topic: str) -> None:
+def test_a_producer_waits_for_exclusive_access(
+    broker: BrokerProcess, native: Client, topic: str
+) -> None:
     """It waits longer than the operation timeout, and is connected when the other producer
     leaves.
     """
@@ -116,7 +120,7 @@ async def dropped(stream: Any) -> None:
     stream.drop()
 
 
-def test_another_one_had_access_meanwhile(native: Client, topic: str) -> None:
+def test_another_producer_had_access_meanwhile(native: Client, topic: str) -> None:
     """Messages without a receipt fail: the other producer may have published meanwhile."""
     producer = native.create_producer(topic, access_mode=MODES.Exclusive)
     producer.send(b"1")

@@ -31,7 +31,7 @@ def is_refused(native: Client, topic: str) -> bool:
     return False
 
 
-def test_producers_of_both_doors_compete(
+def test_exclusive_producers_of_both_protocols_compete(
     broker: BrokerProcess, client: pulsar.Client, native: Client, topic: str
 ) -> None:
     only = client.create_producer(topic, access_mode=MODES.Exclusive)
@@ -66,7 +66,7 @@ def success(client: RawClient) -> CommandProducerSuccess:
     return answer.producer_success
 
 
-def test_the_epoch_in_the_answers(broker: BrokerProcess, topic: str) -> None:
+def test_answers_have_the_epoch(broker: BrokerProcess, topic: str) -> None:
     url = str(broker.ready["pulsar"])
     with RawClient(url) as first, RawClient(url) as second:
         first.send(producer(topic, producer_access_mode=EXCLUSIVE))
@@ -95,7 +95,7 @@ def test_the_epoch_in_the_answers(broker: BrokerProcess, topic: str) -> None:
         assert success(first).topic_epoch == 1
 
 
-def test_one_that_waits_may_be_closed(broker: BrokerProcess, topic: str) -> None:
+def test_a_waiting_producer_may_be_closed(broker: BrokerProcess, topic: str) -> None:
     url = str(broker.ready["pulsar"])
     with RawClient(url) as first, RawClient(url) as second:
         first.send(producer(topic))
@@ -112,7 +112,7 @@ def test_one_that_waits_may_be_closed(broker: BrokerProcess, topic: str) -> None
         success(second)
 
 
-def test_one_that_is_closed_before_it_waits(broker: BrokerProcess, topic: str) -> None:
+def test_a_producer_is_closed_before_it_waits(broker: BrokerProcess, topic: str) -> None:
     """Its initial subscription is being written when CLOSE_PRODUCER arrives."""
     url = str(broker.ready["pulsar"])
     with RawClient(url) as first, RawClient(url) as second:

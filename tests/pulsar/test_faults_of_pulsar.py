@@ -58,7 +58,7 @@ def test_lost_receipts_and_disconnections_lead_to_no_duplicates(
     assert hits(admin) == [3, 1, 3]
 
 
-def test_a_publish_that_fails_is_raised_as_far_as_the_client_can(
+def test_a_failed_publish_is_raised_if_the_client_knows_the_error(
     client: pulsar.Client, admin: Admin, topic: str
 ) -> None:
     """It knows one error of a message; after any other it would send it again, forever."""
@@ -85,7 +85,7 @@ def test_connections_are_refused(client: pulsar.Client, admin: Admin, topic: str
     assert hits(admin) == [1, 1, 1]
 
 
-def test_consumers_and_readers_are_connected_again_every_hundredth_message(
+def test_consumers_and_readers_reconnect_every_hundredth_message(
     client: pulsar.Client, admin: Admin, topic: str
 ) -> None:
     values = [b"%d" % number for number in range(350)]
@@ -111,7 +111,7 @@ def test_consumers_and_readers_are_connected_again_every_hundredth_message(
     assert hits(admin) == [3]
 
 
-def test_answers_come_late_until_the_rule_is_removed(
+def test_answers_are_delayed_until_the_rule_is_removed(
     client: pulsar.Client, admin: Admin, topic: str
 ) -> None:
     """One slow lookup does not hold up the other commands of its connection."""

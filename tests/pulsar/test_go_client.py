@@ -73,7 +73,7 @@ def batching(kind: str) -> dict[str, bool]:
 
 @pytest.mark.parametrize("codec", ["", "LZ4", "ZLIB", "ZSTD", "SNAPPY"])
 @pytest.mark.parametrize("kind", ["single", "batched", "by-key"])
-def test_all_clients_read_what_it_sent(
+def test_all_clients_read_messages_of_the_go_client(
     go: GoClient, client: pulsar.Client, native: Client, topic: str, kind: str, codec: str
 ) -> None:
     # NOTE: it compresses an empty value, and does not decompress it; without a compression it skips
@@ -305,7 +305,7 @@ def test_several_topics(go: GoClient, topic: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["single", "batched"])
-def test_a_broker_that_is_killed(program: Path, broker_process: MakeBroker, kind: str) -> None:
+def test_a_killed_broker(program: Path, broker_process: MakeBroker, kind: str) -> None:
     """It reconnects by itself; every message is stored once, in order."""
     broker = broker_process("--pulsar-listen", f"127.0.0.1:{free_port()}")
     with GoClient(program, f"pulsar://{broker.ready['pulsar']}") as go:

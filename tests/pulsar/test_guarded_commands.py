@@ -105,7 +105,7 @@ def error_in(answer: BaseCommand) -> int:
     return 0
 
 
-def test_all_commands_that_need_a_permission_are_asked_here() -> None:
+def test_every_command_that_needs_a_permission_is_tested() -> None:
     needing = {Need.PRODUCE, Need.CONSUME, Need.LOOKUP, Need.LIST, Need.ADMIN, Need.SUPERUSER}
     assert {name for name, need in COMMANDS.items() if need in needing} == ASKED.keys()
 
@@ -149,14 +149,14 @@ def test_a_connection_without_a_valid_token(guarded: Guarded, token: str, method
         assert client.is_closed()
 
 
-def test_nothing_is_answered_before_connect(guarded: Guarded) -> None:
+def test_no_command_is_answered_before_connect(guarded: Guarded) -> None:
     with RawClient(guarded.url, is_connected=False) as client:
         client.send(producer(TOPIC))
         assert client.read().error.error == pulsar_pb2.NOT_ALLOWED
         assert client.is_closed()
 
 
-def test_commands_about_what_nobody_opened(guarded: Guarded) -> None:
+def test_commands_about_unopened_ids_have_no_effect(guarded: Guarded) -> None:
     """A consumer cannot be skipped: what needs an open one has no effect without it."""
     with connected(guarded, guarded.tokens.of("nobody")) as client:
         sending = pulsar_pb2.CommandSend(producer_id=1, sequence_id=1)
@@ -170,7 +170,7 @@ def test_commands_about_what_nobody_opened(guarded: Guarded) -> None:
         assert admin.stats(TOPIC)["msgInCounter"] == 0
 
 
-def test_a_challenge_is_answered_by_the_same_role_or_not_at_all(guarded: Guarded) -> None:
+def test_only_the_same_role_may_answer_a_challenge(guarded: Guarded) -> None:
     for role, is_refused in (("writer", False), ("reader", True)):
         with connected(
             guarded, guarded.tokens.of("writer", exp=_soon()), supports_auth_refresh=True
@@ -191,7 +191,7 @@ def test_an_expired_connection_that_cannot_renew_is_closed(guarded: Guarded) -> 
         assert client.is_closed()
 
 
-def test_an_answer_that_nobody_asked_for(guarded: Guarded) -> None:
+def test_an_unrequested_auth_response_closes_the_connection(guarded: Guarded) -> None:
     with connected(guarded, guarded.tokens.of("reader")) as client:
         data = AuthData(auth_method_name="token", auth_data=guarded.tokens.of("admin").encode())
         response = pulsar_pb2.CommandAuthResponse(response=data)

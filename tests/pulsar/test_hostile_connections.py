@@ -76,7 +76,9 @@ def resident_bytes(pid: int) -> int:
     return int(found[1]) * 1024
 
 
-def test_many_connections(url: str, raw: RawClient, broker: BrokerProcess) -> None:
+def test_many_idle_connections_use_little_memory(
+    url: str, raw: RawClient, broker: BrokerProcess
+) -> None:
     """Idle ones, and ones that have sent half a frame: they use little memory, and others are
     served.
     """
@@ -98,7 +100,7 @@ def test_many_connections(url: str, raw: RawClient, broker: BrokerProcess) -> No
         wait_until(lambda: admin.broker_info().streams <= 1, "the end of all connections")
 
 
-def test_half_frames_are_bounded(broker_process: MakeBroker) -> None:
+def test_incomplete_frames_are_bounded(broker_process: MakeBroker) -> None:
     """In total: the one that has waited the longest is closed."""
     broker = broker_process("--pulsar-listen", "127.0.0.1:0", "--unsent-max", "16M")
     url = str(broker.ready["pulsar"])
@@ -157,7 +159,7 @@ SESSION = (
     st.integers(0, 255),
     st.integers(0, 2**16),
 )
-def test_a_session_in_any_order_damaged_and_cut(
+def test_a_session_with_damaged_cut_and_reordered_frames(
     broker: BrokerProcess, frames: list[bytes], at: int, flip: int, cut: int
 ) -> None:
     """Another client is served meanwhile, and the broker logs no defect."""
@@ -177,7 +179,7 @@ def test_a_session_in_any_order_damaged_and_cut(
 
 
 @pytest.mark.parametrize("at", range(len(SESSION)))
-def test_each_frame_of_a_session_spoiled(broker: BrokerProcess, at: int) -> None:
+def test_each_frame_of_a_session_damaged(broker: BrokerProcess, at: int) -> None:
     """Truncated, sent twice, too early, and with each of its bytes changed: no other client
     notices.
     """

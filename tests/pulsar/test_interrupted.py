@@ -63,7 +63,7 @@ def test_batches_of_single_keys_survive_a_reconnect(url: str, topic: str) -> Non
         assert client.read().send_receipt.message_id.entry_id == -1
 
 
-def test_batches_that_do_not_say_their_highest_id(url: str, topic: str) -> None:
+def test_batches_without_their_highest_sequence_id(url: str, topic: str) -> None:
     """As those of the C++ client: a batch of one key may end after a later one begins."""
     with RawClient(url) as client:
         connected_again(client, topic)
@@ -93,7 +93,7 @@ def test_chunks_survive_a_reconnect(url: str, topic: str) -> None:
     assert stored[5:] == [5, 6, -1]
 
 
-def test_a_connection_lost_while_a_producer_closes_leaves_none(url: str, topic: str) -> None:
+def test_a_connection_lost_while_a_producer_closes(url: str, topic: str) -> None:
     closing = pulsar_pb2.CommandCloseProducer(producer_id=1, request_id=9)
     close = BaseCommand(type=pulsar_pb2.CLOSE_PRODUCER, close_producer=closing)
     for number in range(10):
@@ -103,7 +103,7 @@ def test_a_connection_lost_while_a_producer_closes_leaves_none(url: str, topic: 
 
 
 @pytest.mark.parametrize("kind", ["producer", "consumer"])
-def test_an_id_is_opened_again_while_it_is_being_opened(url: str, topic: str, kind: str) -> None:
+def test_an_id_is_opened_twice_at_once(url: str, topic: str, kind: str) -> None:
     """The client abandoned the first attempt: the last one is answered, and counts."""
     frames = []
     for request_id in (1, 3):
@@ -130,13 +130,13 @@ def _request_of(command: BaseCommand) -> int:
     return 0
 
 
-def test_compactions_cursor_is_no_initial_subscription(url: str, topic: str) -> None:
+def test_the_compaction_cursor_is_no_initial_subscription(url: str, topic: str) -> None:
     with RawClient(url) as client:
         client.send(producer(topic, initial_subscription_name="__compaction"))
         assert client.read().error.error == pulsar_pb2.NOT_ALLOWED
 
 
-def test_a_seek_by_an_administrator_takes_back_acknowledged_parts(
+def test_a_seek_by_an_administrator_resets_partly_acknowledged_batches(
     broker: BrokerProcess, url: str, topic: str
 ) -> None:
     with RawClient(url) as client:

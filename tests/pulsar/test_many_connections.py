@@ -85,7 +85,7 @@ def _resident_bytes(pid: int) -> int:
 
 
 @pytest.mark.slow
-def test_a_client_that_does_not_introduce_itself_is_closed(tmp_path: Path) -> None:
+def test_a_silent_client_is_disconnected(tmp_path: Path) -> None:
     """Also without TLS."""
     arguments = ("--compactor", "off", "--pulsar-listen", "127.0.0.1:0")
     with (

@@ -59,7 +59,7 @@ def test_produce_and_consume(client: pulsar.Client, topic: str) -> None:
 
 
 @pytest.mark.parametrize("type_", ["Exclusive", "Failover", "Shared", "KeyShared"])
-def test_types_and_batches_through_both_ports(
+def test_subscription_types_and_batches_over_both_protocols(
     client: pulsar.Client, native: Client, topic: str, type_: str
 ) -> None:
     ours = native.subscribe(topic, "ours", consumer_type=getattr(ConsumerType, type_))
@@ -77,7 +77,7 @@ def test_types_and_batches_through_both_ports(
     assert values(ours, 30) == list(range(30))
 
 
-def test_readers_begin_now(client: pulsar.Client, native: Client, topic: str) -> None:
+def test_a_reader_gets_only_new_messages(client: pulsar.Client, native: Client, topic: str) -> None:
     producer = client.create_producer(topic)
     producer.send(b"before")
     theirs = client.create_reader(topic, EARLIEST)
@@ -97,7 +97,9 @@ def test_readers_begin_now(client: pulsar.Client, native: Client, topic: str) ->
     assert ours.read_next(WAIT_MS).data() == b"later"
 
 
-def test_drops_are_counted(client: pulsar.Client, broker: BrokerProcess, topic: str) -> None:
+def test_dropped_messages_are_counted(
+    client: pulsar.Client, broker: BrokerProcess, topic: str
+) -> None:
     slow = client.subscribe(topic, "slow", receiver_queue_size=1)
     fast = client.subscribe(topic, "fast")
     producer = client.create_producer(topic)
@@ -111,7 +113,7 @@ def test_drops_are_counted(client: pulsar.Client, broker: BrokerProcess, topic: 
     assert subscriptions["slow"]["msgDropRate"] == 0.0
 
 
-def test_our_own_consumer_needs_no_acknowledgements(native: Client, topic: str) -> None:
+def test_this_packages_consumer_needs_no_acknowledgements(native: Client, topic: str) -> None:
     consumer = native.subscribe(topic, "s", consumer_type=ConsumerType.Shared)
     producer = native.create_producer(topic, batching_enabled=True)
     for number in range(6):
@@ -131,7 +133,7 @@ def test_our_own_consumer_needs_no_acknowledgements(native: Client, topic: str) 
     consumer.unsubscribe()
 
 
-def test_an_unload_is_not_noticed(
+def test_clients_do_not_notice_an_unload(
     client: pulsar.Client, native: Client, broker: BrokerProcess, topic: str
 ) -> None:
     theirs, ours = client.subscribe(topic, "theirs"), native.subscribe(topic, "ours")
@@ -222,7 +224,7 @@ def test_an_unknown_namespace_is_refused(client: pulsar.Client) -> None:
             client.subscribe(f"{domain}://public/nowhere/t", "s")
 
 
-def test_what_administrators_see(client: pulsar.Client, broker: BrokerProcess, topic: str) -> None:
+def test_administrative_calls(client: pulsar.Client, broker: BrokerProcess, topic: str) -> None:
     consumer = client.subscribe(topic, "s")
     with Admin(broker.url) as admin:
         assert topic in admin.list_topics("public/default")

@@ -30,7 +30,7 @@ def opening_of(method: str, topic: str) -> Any:
 
 
 @pytest.mark.parametrize("method", ["Read", "Subscribe"])
-def test_an_older_client_is_told_that_it_is_too_old(
+def test_an_older_client_gets_an_error_about_its_version(
     client: pulsar.Client, native: Client, broker: BrokerProcess, topic: str, method: str
 ) -> None:
     """Not that the topic is damaged. A current client reads the entry."""
@@ -58,7 +58,7 @@ def test_an_older_client_is_told_that_it_is_too_old(
         assert reader.read_next(10_000).data() == b"new"
 
 
-def test_a_consumer_of_what_it_cannot_open_comes_to_an_end(
+def test_a_consumer_gets_all_chunks_of_a_compressed_message(
     client: pulsar.Client, native: Client, topic: str
 ) -> None:
     """A part of a message that was compressed as a whole."""

@@ -117,7 +117,7 @@ def test_a_topic_of_an_unknown_namespace(client: pulsar.Client) -> None:
         client.get_topic_partitions(unknown)
 
 
-def test_a_listener_that_the_broker_does_not_have(broker: BrokerProcess, topic: str) -> None:
+def test_an_unknown_listener_is_refused(broker: BrokerProcess, topic: str) -> None:
     url = f"pulsar://{broker.ready['pulsar']}"
     client = pulsar.Client(url, operation_timeout_seconds=10, listener_name="outside")
     with pytest.raises(pulsar.NotAllowedError):

@@ -53,7 +53,7 @@ def has_no_more(consumer: Any) -> bool:
 
 @pytest.mark.parametrize("type_", ["Exclusive", "Failover", "Shared", "KeyShared"])
 @pytest.mark.parametrize("batching", [False, True], ids=["single", "batched"])
-def test_what_is_acknowledged_is_not_delivered_again(
+def test_acknowledged_messages_are_not_redelivered(
     client: pulsar.Client, topic: str, type_: str, batching: bool
 ) -> None:
     publish(client, topic, 20, batching)
@@ -227,7 +227,7 @@ def test_a_reader_at_the_end(client: pulsar.Client, topic: str) -> None:
     assert reader.read_next(WAIT_MS).data() == b"0"
 
 
-def test_exclusive_has_one_consumer(client: pulsar.Client, topic: str) -> None:
+def test_an_exclusive_subscription_has_one_consumer(client: pulsar.Client, topic: str) -> None:
     consumer = client.subscribe(topic, "s")
     with pytest.raises(pulsar.ConsumerBusy):
         client.subscribe(topic, "s")
@@ -250,7 +250,7 @@ def test_failover(client: pulsar.Client, topic: str) -> None:
 
 
 @pytest.mark.parametrize("type_", ["Shared", "KeyShared"])
-def test_consumers_share(client: pulsar.Client, topic: str, type_: str) -> None:
+def test_shared_consumers(client: pulsar.Client, topic: str, type_: str) -> None:
     options = {"consumer_type": getattr(pulsar.ConsumerType, type_)}
     consumers = [client.subscribe(topic, "s", **options) for _ in range(3)]
     publish(client, topic, 90)
@@ -271,7 +271,7 @@ def test_consumers_share(client: pulsar.Client, topic: str, type_: str) -> None:
         assert sum(map(len, keys)) == 5
 
 
-def test_small_queues(client: pulsar.Client, topic: str) -> None:
+def test_receiver_queues_smaller_than_a_batch(client: pulsar.Client, topic: str) -> None:
     """Permits count messages: a batch larger than the queue is delivered anyway."""
     publish(client, topic, 50, batching=True)
     publish(client, topic, 5)
@@ -303,19 +303,25 @@ def test_the_clients_asyncio_api(broker: BrokerProcess, topic: str) -> None:
     assert asyncio.run(use()) == [b"%d" % number for number in range(10)]
 
 
-def test_read_compacted_needs_an_ordered_type(client: pulsar.Client, topic: str) -> None:
+def test_read_compacted_needs_an_exclusive_or_failover_subscription(
+    client: pulsar.Client, topic: str
+) -> None:
     with pytest.raises(pulsar.PulsarException):
         client.subscribe(
             topic, "s", is_read_compacted=True, consumer_type=pulsar.ConsumerType.Shared
         )
 
 
-def test_reserved_and_refused(client: pulsar.Client, topic: str) -> None:
+def test_reserved_and_unsupported_subscriptions_are_refused(
+    client: pulsar.Client, topic: str
+) -> None:
     with pytest.raises(pulsar.NotAllowedError):
         client.subscribe(topic, "__compaction")
 
 
-def test_an_unload_is_not_noticed(client: pulsar.Client, broker: BrokerProcess, topic: str) -> None:
+def test_clients_do_not_notice_an_unload(
+    client: pulsar.Client, broker: BrokerProcess, topic: str
+) -> None:
     producer = client.create_producer(topic)
     consumer = client.subscribe(topic, "s")
     reader = client.create_reader(topic, pulsar.MessageId.earliest)

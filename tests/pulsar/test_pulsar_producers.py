@@ -37,7 +37,7 @@ def send_all(producer: pulsar.Producer, messages: list[dict[str, Any]]) -> list[
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("batching", [False, True], ids=["single", "batched"])
-def test_both_doors_read_what_was_sent(
+def test_both_clients_read_all_sent_fields(
     client: pulsar.Client, native: Client, topic: str, codec: str, batching: bool
 ) -> None:
     """Values, keys, properties, times, ordering keys and ids; nulls stay nulls."""
@@ -81,7 +81,9 @@ def test_both_doors_read_what_was_sent(
             )
 
 
-def test_this_packages_batches(client: pulsar.Client, native: Client, topic: str) -> None:
+def test_pulsars_client_reads_batches_of_this_package(
+    client: pulsar.Client, native: Client, topic: str
+) -> None:
     with native.create_producer(topic, batching_enabled=True) as producer:
         for number in range(100):
             producer.send_async(
@@ -94,7 +96,7 @@ def test_this_packages_batches(client: pulsar.Client, native: Client, topic: str
     assert found[8].properties() == {"n": "8"}
 
 
-def test_a_batch_of_each_key(client: pulsar.Client, topic: str) -> None:
+def test_key_based_batches(client: pulsar.Client, topic: str) -> None:
     producer = client.create_producer(
         topic,
         batching_enabled=True,
@@ -134,7 +136,7 @@ def test_chunks(client: pulsar.Client, native: Client, topic: str) -> None:
     assert (sum(sizes[:3]), sum(sizes[3:6]), sizes[6]) == (len(values[0]), len(values[1]), 5)
 
 
-def test_a_second_producer_of_the_name(client: pulsar.Client, topic: str) -> None:
+def test_a_second_producer_of_a_name_is_refused(client: pulsar.Client, topic: str) -> None:
     producer = client.create_producer(topic, producer_name="one")
     with pytest.raises(pulsar.ProducerBusy):
         client.create_producer(topic, producer_name="one")
@@ -177,6 +179,6 @@ def test_deduplication_as_a_policy(
     assert found == ([b"first"] * 2 if is_on else [b"first"] * 3 + [b"second"] * 3)
 
 
-def test_topics_that_cannot_be(client: pulsar.Client, native: Client) -> None:
+def test_invalid_topic_names_are_refused(client: pulsar.Client, native: Client) -> None:
     with pytest.raises(pulsar.PulsarException):
         client.create_producer("persistent://public/default/a/b/c")

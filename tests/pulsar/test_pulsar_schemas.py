@@ -173,7 +173,7 @@ def test_a_consumer_of_messages_without_a_schema(client: pulsar.Client, topic: s
         client.subscribe(topic, "s", schema=AvroSchema(Price))
 
 
-def test_no_updates_by_clients(client: pulsar.Client, topic: str, admin: Admin) -> None:
+def test_clients_may_not_add_schemas(client: pulsar.Client, topic: str, admin: Admin) -> None:
     client.create_producer(topic, schema=AvroSchema(Price)).close()
     admin.update_policies(topic=topic, values=Policies(allow_auto_update_schema=False))
     client.create_producer(topic, schema=AvroSchema(Price)).close()
@@ -184,7 +184,9 @@ def test_no_updates_by_clients(client: pulsar.Client, topic: str, admin: Admin) 
 
 
 @pytest.mark.parametrize("strategy", ["FULL", "ALWAYS_INCOMPATIBLE"])
-def test_strategies(client: pulsar.Client, topic: str, admin: Admin, strategy: str) -> None:
+def test_compatibility_strategies(
+    client: pulsar.Client, topic: str, admin: Admin, strategy: str
+) -> None:
     """A wider number cannot be read with the previous version."""
     values = {
         "FULL": SCHEMA_COMPATIBILITY_STRATEGY_FULL,
@@ -198,7 +200,7 @@ def test_strategies(client: pulsar.Client, topic: str, admin: Admin, strategy: s
     client.create_producer(topic, schema=AvroSchema(Price)).close()
 
 
-def test_partitions_have_one_schema(
+def test_partitions_share_one_schema(
     client: pulsar.Client, topic: str, admin: Admin, versions: Versions
 ) -> None:
     admin.create_partitioned_topic(topic, 3)
@@ -227,7 +229,7 @@ def test_a_deleted_topic_has_no_schema(
     assert versions(topic) == [0]
 
 
-def test_a_broker_that_is_killed(tmp_path: Path, connect: Connect) -> None:
+def test_a_killed_broker_keeps_schemas(tmp_path: Path, connect: Connect) -> None:
     """Messages are decoded with the earlier versions; numbers continue."""
     arguments = ("--compactor", "off", "--pulsar-listen", "127.0.0.1:0")
     with BrokerProcess(tmp_path / "data", arguments=arguments) as broker:
@@ -245,7 +247,7 @@ def test_a_broker_that_is_killed(tmp_path: Path, connect: Connect) -> None:
         client.close()
 
 
-def test_versions_are_asked_for(raw: RawClient, topic: str) -> None:
+def test_schemas_are_requested_by_version(raw: RawClient, topic: str) -> None:
     """Without a number, the latest version; a version that does not exist is not found."""
 
     def get(**asked: Any) -> CommandGetSchemaResponse:
@@ -284,7 +286,7 @@ def test_versions_are_asked_for(raw: RawClient, topic: str) -> None:
     assert raw.read().error.error == pulsar_pb2.INCOMPATIBLE_SCHEMA
 
 
-def test_a_consumer_of_any_schema_leaves_a_topic_idle(
+def test_a_consumer_with_auto_consume_registers_no_schema(
     raw: RawClient, client: pulsar.Client, topic: str, versions: Versions
 ) -> None:
     raw.send(subscribe(topic, schema={"name": b"", "schema_data": b"", "type": 21}))

@@ -37,7 +37,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("mine", "other"), PAIRS, ids=["json", "avro", "string"])
-def test_one_registry(
+def test_both_clients_share_one_registry(
     broker: BrokerProcess,
     client: pulsar.Client,
     native: Client,

@@ -88,7 +88,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield Secured(broker, authority, tokens)
 
 
-def test_pulsars_client_produces_and_consumes_what_it_was_granted(secured: Secured) -> None:
+def test_pulsars_client_produces_and_consumes_with_a_grant(secured: Secured) -> None:
     with secured.admin() as admin:
         admin.grant_permission("writer", ["produce"], topic="granted")
         admin.grant_permission("reader", ["consume"], topic="granted")
@@ -112,7 +112,7 @@ def test_pulsars_client_produces_and_consumes_what_it_was_granted(secured: Secur
 
 
 @pytest.mark.parametrize("token", ["", "e30.e30.", "nobody"])
-def test_pulsars_client_without_a_valid_token_gets_nowhere(secured: Secured, token: str) -> None:
+def test_pulsars_client_without_a_valid_token_is_refused(secured: Secured, token: str) -> None:
     client = secured.pulsar(token or None)
     try:
         with pytest.raises(pulsar.PulsarException):
@@ -171,7 +171,7 @@ def test_a_token_is_renewed_before_its_connection_ends(secured: Secured) -> None
             ending.close()
 
 
-def test_this_packages_client(secured: Secured) -> None:
+def test_this_packages_client_with_tls_and_tokens(secured: Secured) -> None:
     with secured.admin() as admin:
         admin.grant_permission("both", ["produce", "consume"], namespace="public/default")
     with ledgerfold.Client(secured.url, **secured.own("both")) as client:
@@ -186,7 +186,7 @@ def test_this_packages_client(secured: Secured) -> None:
         stranger.create_producer("own")
 
 
-def test_a_certificate_that_nobody_trusts_is_accepted_on_request_only(secured: Secured) -> None:
+def test_an_untrusted_certificate_is_accepted_only_on_request(secured: Secured) -> None:
     token = ledgerfold.AuthenticationToken(secured.tokens.of("admin"))
     distrusting = Admin(secured.url, authentication=token, timeout_seconds=5)
     with distrusting, pytest.raises(LedgerfoldError):
@@ -198,7 +198,7 @@ def test_a_certificate_that_nobody_trusts_is_accepted_on_request_only(secured: S
         assert client.get_topic_partitions("own")
 
 
-def test_rest_and_metrics(secured: Secured) -> None:
+def test_rest_api_and_metrics_with_tls_and_tokens(secured: Secured) -> None:
     tenants = "/admin/v2/tenants"
     assert secured.get("admin", tenants, None) == 401
     assert secured.get("admin", tenants, "nobody") == 403

@@ -50,7 +50,7 @@ def got(consumer: pulsar.Consumer) -> list[str]:
         found.append(message.partition_key())
 
 
-def test_keys_go_where_pulsar_sends_them(client: pulsar.Client, topic: str) -> None:
+def test_keys_have_the_owners_that_pulsar_computes(client: pulsar.Client, topic: str) -> None:
     """The owners are those that Pulsar 4.0.7's own class computes."""
     owners = "babbbaaacbbaacabbaabcaababacbcbbbbbabcaa"
     consumers = {
@@ -63,7 +63,7 @@ def test_keys_go_where_pulsar_sends_them(client: pulsar.Client, topic: str) -> N
         consumer.close()
 
 
-def test_sticky_consumers_name_their_hashes(client: pulsar.Client, topic: str) -> None:
+def test_sticky_consumers_declare_their_hash_ranges(client: pulsar.Client, topic: str) -> None:
     low = client.subscribe(topic, "s", KEY_SHARED, key_shared_policy=sticky((0, 29999)))
     with pytest.raises(pulsar.ConsumerAssignError):
         client.subscribe(topic, "s", KEY_SHARED, key_shared_policy=sticky((29999, 65535)))
@@ -76,7 +76,7 @@ def test_sticky_consumers_name_their_hashes(client: pulsar.Client, topic: str) -
         assert got(consumer) == expected
 
 
-def test_an_ordering_key_comes_before_the_key(client: pulsar.Client, topic: str) -> None:
+def test_an_ordering_key_has_priority_over_the_key(client: pulsar.Client, topic: str) -> None:
     consumers = [
         client.subscribe(topic, "s", KEY_SHARED, key_shared_policy=sticky(each))
         for each in ((0, 29999), (30000, 65535))
@@ -86,7 +86,7 @@ def test_an_ordering_key_comes_before_the_key(client: pulsar.Client, topic: str)
     assert (got(consumers[0]), got(consumers[1])) == ([], KEYS)
 
 
-def test_ranges_of_bare_frames(broker: BrokerProcess, topic: str) -> None:
+def test_invalid_ranges_of_bare_frames(broker: BrokerProcess, topic: str) -> None:
     with RawClient(str(broker.ready["pulsar"])) as client:
         for ranges in ([], [{"start": 5, "end": 4}], [{"start": 0, "end": 65536}]):
             policy = {"key_shared_mode": 1, "hash_ranges": ranges}

@@ -65,7 +65,7 @@ def test_topics_by_pattern_and_hash(broker: BrokerProcess, url: str, topic: str)
         assert get(client).topics == everything.topics
 
 
-def test_a_watcher_is_told_of_changes(broker: BrokerProcess, url: str, topic: str) -> None:
+def test_a_watcher_is_notified_of_changes(broker: BrokerProcess, url: str, topic: str) -> None:
     with Admin(broker.url) as admin, RawClient(url) as client:
         admin.create_topic(f"{topic}-1")
         created = watch(client, f"{full(topic)}-.*").watch_topic_list_success
@@ -89,7 +89,7 @@ def test_a_watcher_is_told_of_changes(broker: BrokerProcess, url: str, topic: st
         assert changes(update) == ([], [full(f"{topic}-1")])
 
 
-def test_watchers_have_bounds(url: str) -> None:
+def test_the_number_of_watchers_is_bounded(url: str) -> None:
     with RawClient(url) as client:
         for number in range(WATCHERS_MAX):
             assert watch(client, ".*none", number).type == pulsar_pb2.WATCH_TOPIC_LIST_SUCCESS
@@ -100,7 +100,7 @@ def test_watchers_have_bounds(url: str) -> None:
             assert watch(client, pattern).error.error == pulsar_pb2.NOT_ALLOWED
 
 
-def test_more_changes_than_an_update_has(broker: BrokerProcess, url: str, topic: str) -> None:
+def test_more_changes_than_one_update_holds(broker: BrokerProcess, url: str, topic: str) -> None:
     """The partitions of a topic appear at the same moment, with one more."""
     with Admin(broker.url) as admin, RawClient(url) as client:
         assert watch(client, f"{full(topic)}.*").type == pulsar_pb2.WATCH_TOPIC_LIST_SUCCESS

@@ -22,7 +22,7 @@ def commands(script: str) -> list[list[str]]:
 
 @pytest.mark.process
 @pytest.mark.parametrize("arguments", commands("simulate"), ids=" ".join)
-def test_the_simulator_is_called_so(arguments: list[str]) -> None:
+def test_the_documented_command_of_the_simulator_works(arguments: list[str]) -> None:
     """Runs fewer seeds than the document does."""
     few = [*arguments, "--count", "4"]
     done = subprocess.run(
@@ -38,11 +38,11 @@ def test_the_simulator_is_called_so(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("arguments", commands("torture"), ids=" ".join)
-def test_the_torture_is_called_so(arguments: list[str]) -> None:
+def test_the_documented_command_of_the_torture_parses(arguments: list[str]) -> None:
     """Parses the arguments; tests/torture runs a short round."""
     assert torture_parser().parse_args(arguments).minutes >= 20
 
 
-def test_both_are_named() -> None:
+def test_the_document_names_both_commands() -> None:
     assert len(commands("simulate")) >= 2
     assert commands("torture")

@@ -33,7 +33,7 @@ def _connect(world: World, served_until_ms: int | None) -> None:
     world.oracle.connected(NAME, "p", cast(Any, connection))
 
 
-def test_a_connected_producer_may_not_be_forgotten(world: World) -> None:
+def test_a_connected_producer_must_not_be_forgotten(world: World) -> None:
     _connect(world, None)
     world.oracle._on_forgotten(NAME, "p")
     assert "p is forgotten" in str(world.oracle.failure)

@@ -38,14 +38,14 @@ def test_a_record_younger_than_the_lag_may_not_be_cleaned(life: KafkaLife) -> No
         life.on_plan(PLAN)
 
 
-def test_a_round_planned_before_the_lag_was_set_may_clean_it(life: KafkaLife) -> None:
+def test_a_cleaning_planned_before_the_lag_was_set_may_clean_a_record(life: KafkaLife) -> None:
     """Also when settings have changed again since."""
     _change(life, 1_000, min_compaction_lag_ms="100")
     _change(life, 1_001, segment_ms="50")
     life.on_plan(PLAN)
 
 
-def test_the_offset_of_a_record_that_was_cleaned_is_given_again_after_a_truncation(
+def test_a_truncation_reuses_the_offset_of_a_cleaned_record(
     life: KafkaLife,
 ) -> None:
     """If the truncation leaves no batch behind it: the next load finds the log's end before it."""

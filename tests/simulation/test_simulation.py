@@ -38,14 +38,14 @@ def _simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
         ("metadata", 0.05),
     ],
 )
-def test_no_seed_fails(kind: str, share: float) -> None:
+def test_all_seeds_pass(kind: str, share: float) -> None:
     """Prints a failure with its seed, shrunk as far as possible."""
     done = _simulate("--kind", kind, "--count", str(int(SEEDS * share)))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
-def test_a_seed_is_the_same_run_twice(seed: int) -> None:
+def test_a_seed_gives_the_same_run_twice(seed: int) -> None:
     """The traces are equal."""
     first, second = (run(draw(seed)) for _ in range(2))
     assert first.trace == second.trace
@@ -53,6 +53,6 @@ def test_a_seed_is_the_same_run_twice(seed: int) -> None:
 
 
 @pytest.mark.process
-def test_usage_is_told() -> None:
+def test_an_unknown_kind_shows_the_usage() -> None:
     """An unknown kind is refused."""
     assert _simulate("--kind", "nonsense").returncode == 2

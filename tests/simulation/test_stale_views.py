@@ -68,7 +68,7 @@ def is_stale(world: World, position: Position, run_number: int | None) -> bool:
 
 
 @pytest.mark.usefixtures("metadata")
-def test_a_commit_that_the_broker_has_not_heard_of_is_not_shown(world: World) -> None:
+def test_a_commit_in_progress_is_not_yet_shown(world: World) -> None:
     """The write is durable, but the waiting task has not resumed yet."""
     assert not is_stale(world, INSIDE, 0)
     assert is_stale(world, INSIDE, 1)
@@ -76,14 +76,12 @@ def test_a_commit_that_the_broker_has_not_heard_of_is_not_shown(world: World) ->
 
 
 @pytest.mark.usefixtures("metadata")
-def test_of_a_topic_that_is_being_unloaded_nobody_can_say(world: World) -> None:
+def test_a_topic_being_unloaded_may_show_either_view(world: World) -> None:
     """The topic may have learned of the commit or not."""
     assert not is_stale(world, INSIDE, None)
 
 
-def test_a_view_that_lags_by_more_than_one_write_is_stale(
-    world: World, metadata: MetadataStore
-) -> None:
+def test_a_view_older_than_one_write_is_stale(world: World, metadata: MetadataStore) -> None:
     """Writes of a topic run one after another."""
     record = commit_empty_view(metadata)
     record.last_run_number = 1
@@ -93,7 +91,7 @@ def test_a_view_that_lags_by_more_than_one_write_is_stale(
     assert is_stale(world, INSIDE, None)
 
 
-def test_a_view_that_was_dropped_is_shown_until_the_broker_has_heard_of_it(
+def test_a_dropped_view_is_shown_until_the_write_is_complete(
     world: World, metadata: MetadataStore
 ) -> None:
     """Then all entries come from the raw ledgers."""

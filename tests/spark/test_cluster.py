@@ -70,7 +70,7 @@ def files_of(log: LogBuilder, manifest: Manifest) -> list[tuple[str, bytes]]:
     return [(path.name, path.read_bytes()) for path in paths]
 
 
-def test_a_run_writes_what_a_local_one_writes(
+def test_a_cluster_writes_the_same_files_as_a_local_run(
     log: LogBuilder, worker: CompactorProcess, remote: CompactorProcess
 ) -> None:
     _, local = worker.run(log.plan(100))
@@ -78,7 +78,7 @@ def test_a_run_writes_what_a_local_one_writes(
     assert files_of(log, elsewhere) == files_of(log, local)
 
 
-def test_an_executor_is_killed_in_the_middle(
+def test_an_executor_is_killed_during_a_run(
     log: LogBuilder, worker: CompactorProcess, remote: CompactorProcess, cluster: SparkCluster
 ) -> None:
     """Its tasks run again with the same result."""
@@ -91,7 +91,7 @@ def test_an_executor_is_killed_in_the_middle(
     assert files_of(log, responses[-1].manifest) == files_of(log, local)
 
 
-def test_slow_tasks_are_started_a_second_time(
+def test_speculative_tasks_write_the_same_files(
     log: LogBuilder, worker: CompactorProcess, remote: CompactorProcess, cluster: SparkCluster
 ) -> None:
     """Both attempts write the same files. Slow attempts that end later change nothing."""

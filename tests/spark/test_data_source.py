@@ -69,7 +69,7 @@ def finish(sink: Any) -> None:
     raise AssertionError("Spark starts no Python process in ten seconds.")
 
 
-def test_what_spark_reads(sql: Any, broker: Broker, tmp_path: Path) -> None:
+def test_spark_reads_all_rows(sql: Any, broker: Broker, tmp_path: Path) -> None:
     """One test, for each query takes seconds."""
     url = broker.url
     for topic in ("prices", "kafka", "divided"):
@@ -128,7 +128,7 @@ sink.option("checkpointLocation", str(folder / "checkpoint")).start().awaitTermi
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_killed_query_continues_where_it_was(sql: Any, broker: Broker, tmp_path: Path) -> None:
+def test_a_killed_query_resumes_where_it_stopped(sql: Any, broker: Broker, tmp_path: Path) -> None:
     """A batch that was begun and not committed is repeated, and written once."""
     (tmp_path / "spark").mkdir()
     checkpoint, published = tmp_path / "checkpoint", 0
@@ -168,7 +168,7 @@ def test_a_killed_query_continues_where_it_was(sql: Any, broker: Broker, tmp_pat
 # -- without Spark's JVM -----------------------------------------------------------------------
 
 
-def test_filters_narrow_what_is_read() -> None:
+def test_filters_reduce_the_data_that_is_read() -> None:
     query = Query.of("t", data="d")
     time = datetime(2026, 1, 1, tzinfo=UTC)
     time_ms = int(time.timestamp()) * 1000

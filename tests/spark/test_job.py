@@ -169,7 +169,7 @@ def test_a_user_defined_strategy_runs_on_spark(
 
 
 @pytest.mark.parametrize("renumber", [False, True])
-def test_a_class_is_asked_message_by_message(
+def test_a_message_strategy_runs_message_by_message(
     session: Session, tmp_path: Path, renumber: bool
 ) -> None:
     """Two runs by a ready-made class leave what the model leaves, with the expected numbers of
@@ -267,7 +267,7 @@ class FullDisk(Files):
         super().sync_dir(path)
 
 
-def test_a_ledger_that_cannot_be_closed(session: Session, tmp_path: Path) -> None:
+def test_a_ledger_that_cannot_be_closed_fails_the_run(session: Session, tmp_path: Path) -> None:
     """STR-08: the run fails and its ledger is deleted; the previous one stays; the next run
     succeeds.
     """
@@ -287,7 +287,7 @@ def test_a_ledger_that_cannot_be_closed(session: Session, tmp_path: Path) -> Non
     assert read_messages(log.ledgers_dir, after.segments) == log.expected()
 
 
-def test_nothing_survives_nothing_is_left(session: Session, tmp_path: Path) -> None:
+def test_a_run_without_survivors_writes_nothing(session: Session, tmp_path: Path) -> None:
     """Tombstones for all keys leave a manifest without segments, and no folder."""
     log = LogBuilder(tmp_path)
     log.add_segment(1, [[Message(b"k", b"1")]])
@@ -306,7 +306,7 @@ def test_a_plan_without_segments_is_an_empty_manifest(session: Session, tmp_path
     assert not (log.ledgers_dir / "100").exists()
 
 
-def test_a_folder_that_is_there_is_refused_and_left_alone(session: Session, tmp_path: Path) -> None:
+def test_an_existing_folder_is_refused_and_not_changed(session: Session, tmp_path: Path) -> None:
     """A run creates its folder; an existing one is not its own."""
     log = LogBuilder(tmp_path)
     log.add_segment(1, [[Message(b"k", b"1")]])

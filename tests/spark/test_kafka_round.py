@@ -60,7 +60,7 @@ def _comparable(manifest: CleanManifest) -> CleanManifest:
 
 @pytest.mark.usefixtures("small_tasks")
 @pytest.mark.parametrize("keys_max", [1_000, 6])
-def test_spark_leaves_what_one_process_leaves(
+def test_spark_and_one_process_write_the_same(
     session: Session, log: KafkaLog, keys_max: int
 ) -> None:
     """Tests a map with room for all keys, and a full one."""
@@ -86,7 +86,9 @@ def test_a_dry_run_makes_no_folder(session: Session, log: KafkaLog) -> None:
     assert sorted(log.ledgers_dir.rglob("*")) == before
 
 
-def test_a_damaged_file_ends_the_round_and_leaves_nothing(session: Session, log: KafkaLog) -> None:
+def test_a_damaged_file_fails_the_cleaning_and_leaves_nothing(
+    session: Session, log: KafkaLog
+) -> None:
     path = log.ledgers_dir / log.segments[1].files[0].path
     damage(path, path.stat().st_size - 5)
     before = sorted(log.ledgers_dir.rglob("*"))
@@ -95,7 +97,7 @@ def test_a_damaged_file_ends_the_round_and_leaves_nothing(session: Session, log:
     assert sorted(log.ledgers_dir.rglob("*")) == before
 
 
-def test_a_cancelled_round_leaves_nothing(session: Session, log: KafkaLog) -> None:
+def test_a_cancelled_cleaning_leaves_nothing(session: Session, log: KafkaLog) -> None:
     before = sorted(log.ledgers_dir.rglob("*"))
     run = CleanRun(log.plan(), session, REAL, time.time)
     run.cancel()
@@ -105,7 +107,7 @@ def test_a_cancelled_round_leaves_nothing(session: Session, log: KafkaLog) -> No
 
 
 @pytest.mark.usefixtures("small_tasks")
-def test_a_round_takes_the_time_that_its_rate_asks_for(session: Session, log: KafkaLog) -> None:
+def test_a_throttled_cleaning_takes_the_expected_time(session: Session, log: KafkaLog) -> None:
     """Each phase takes at least the time of its bytes read and written."""
     plan = log.plan(run_id="paced", io_bytes_per_second=20_000)
     manifest = CleanRun(plan, session, REAL, time.time).execute()
@@ -124,7 +126,7 @@ def _is_waiting(session: Session) -> bool:
     return any(stage is not None and stage.numActiveTasks for stage in stages)
 
 
-def test_a_round_that_waits_is_cancelled(session: Session, log: KafkaLog) -> None:
+def test_a_waiting_cleaning_is_cancelled(session: Session, log: KafkaLog) -> None:
     """At this rate its tasks would take weeks."""
     before = sorted(log.ledgers_dir.rglob("*"))
     plan = log.plan(run_id="slow", io_bytes_per_second=0.001)
@@ -145,7 +147,7 @@ def _leaves(pid: int) -> list[int]:
     return list(chain.from_iterable(map(_leaves, children))) if children else [pid]
 
 
-def test_a_round_whose_python_worker_was_killed_may_be_tried_again(
+def test_a_cleaning_with_a_killed_python_worker_is_retriable(
     session: Session, log: KafkaLog
 ) -> None:
     """A system short of memory may kill it; another round may succeed."""
@@ -164,7 +166,7 @@ def test_a_round_whose_python_worker_was_killed_may_be_tried_again(
     assert sorted(log.ledgers_dir.rglob("*")) == before
 
 
-def test_a_folder_that_is_there_is_anothers(session: Session, log: KafkaLog) -> None:
+def test_an_existing_folder_is_refused(session: Session, log: KafkaLog) -> None:
     plan = log.plan()
     theirs = log.ledgers_dir / str(plan.ledger_ids[0])
     theirs.mkdir()

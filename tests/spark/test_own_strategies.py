@@ -117,7 +117,7 @@ def _refused(
         ("outside:FIRST", {}, b"1"),
     ],
 )
-def test_one_from_a_package_is_run(
+def test_a_strategy_from_a_package_runs(
     own_worker: CompactorProcess,
     tmp_path: Path,
     strategy: str,
@@ -131,14 +131,14 @@ def test_one_from_a_package_is_run(
     assert version == ("3" if "first" in strategy.lower() else "2.5")
 
 
-def test_settings_that_it_does_not_have(own_worker: CompactorProcess, tmp_path: Path) -> None:
+def test_unknown_settings_are_rejected(own_worker: CompactorProcess, tmp_path: Path) -> None:
     """The error is Python's, in a sentence that names the strategy."""
     error = _refused(own_worker, _log(tmp_path, A1), "longest", {"width": "3"})
     assert reason_of(error) == "INVALID_STRATEGY"
     assert "'longest' cannot be used: it cannot be created with settings width" in error.details()
 
 
-def test_the_bound_on_memory_is_for_what_is_taken(
+def test_the_memory_limit_counts_only_allocated_memory(
     tmp_path: Path, cache_dir: Path, package: OutsidePackage
 ) -> None:
     """A run on fresh Python processes fits the default limit: nothing reserves it at once."""
@@ -164,7 +164,7 @@ def test_the_bound_on_memory_is_for_what_is_taken(
         ),
     ],
 )
-def test_one_that_does_harm_fails_its_run_alone(
+def test_a_harmful_strategy_fails_only_its_run(
     own_worker: CompactorProcess, tmp_path: Path, strategy: str, sentence: str
 ) -> None:
     """The error names the strategy, nothing of the run is left, and the worker takes the
@@ -180,7 +180,7 @@ def test_one_that_does_harm_fails_its_run_alone(
     assert _left(own_worker, log, "outside:Longest", 101)[0] == [b"1", b"harm"]
 
 
-def test_one_that_does_not_answer_samples_is_refused(
+def test_a_strategy_that_fails_its_samples_is_refused(
     own_worker: CompactorProcess, tmp_path: Path
 ) -> None:
     """Both the check and a run refuse it."""
@@ -194,7 +194,7 @@ def test_one_that_does_not_answer_samples_is_refused(
     assert sentence in _refused(own_worker, _log(tmp_path, A1), "outside:Early").details()
 
 
-def test_a_plan_that_names_what_was_not_allowed(
+def test_a_plan_with_a_disallowed_name_is_refused(
     own_worker: CompactorProcess, tmp_path: Path
 ) -> None:
     """A callable that is no strategy is rejected without a call."""
@@ -213,7 +213,7 @@ def test_a_plan_that_names_what_was_not_allowed(
     assert not told.exists()
 
 
-def test_a_check_says_what_it_found(own_worker: CompactorProcess) -> None:
+def test_a_check_returns_the_description_of_a_strategy(own_worker: CompactorProcess) -> None:
     """It returns name, version of the code and kind, without Spark."""
     for name, version, kind in [
         ("longest", "2.5", "strategic"),
@@ -225,7 +225,7 @@ def test_a_check_says_what_it_found(own_worker: CompactorProcess) -> None:
         assert (found.name, found.version, found.kind) == (name, version, kind)
 
 
-def test_replaced_code_is_loaded_again(
+def test_replaced_code_is_reloaded(
     own_worker: CompactorProcess, package: OutsidePackage, tmp_path: Path
 ) -> None:
     """Python processes with the old code are not used again, and the record names the new
@@ -242,7 +242,9 @@ def test_replaced_code_is_loaded_again(
         package.write()
 
 
-def test_other_strategies_never_meet_the_code(own_worker: CompactorProcess, tmp_path: Path) -> None:
+def test_other_strategies_run_without_the_users_code(
+    own_worker: CompactorProcess, tmp_path: Path
+) -> None:
     """It is loaded in separate Python processes with a separate daemon."""
     log = _log(tmp_path, A1)
     _left(own_worker, log, "publishing-order")
@@ -261,7 +263,7 @@ def _asked(worker: CompactorProcess, log: LogBuilder, *names: str) -> TopicWhatI
     return found
 
 
-def test_what_if_has_the_figures_of_their_runs(
+def test_what_if_predicts_runs_of_user_strategies(
     own_worker: CompactorProcess, tmp_path: Path
 ) -> None:
     """Tests both kinds; their keys differ from the others' if they keep other messages."""
@@ -278,7 +280,7 @@ def test_what_if_has_the_figures_of_their_runs(
     assert (differing.key, [each.value for each in differing.kept]) == (b"a", [b"22", b"3", b"1"])
 
 
-def test_an_error_of_a_what_if_concerns_it_alone(
+def test_a_failing_strategy_does_not_affect_the_rest_of_a_what_if(
     own_worker: CompactorProcess, tmp_path: Path
 ) -> None:
     """Tests errors within a run's limits and before the first call; the worker keeps serving."""
@@ -307,7 +309,7 @@ def _told(worker: CompactorProcess, strategy: str, *values: bytes) -> TellChoice
     return told
 
 
-def test_its_words_are_asked_in_the_order_of_the_log(own_worker: CompactorProcess) -> None:
+def test_explanations_are_requested_in_log_order(own_worker: CompactorProcess) -> None:
     """Compares each message with its predecessor; after a tombstone there is none."""
     told = _told(own_worker, "longest", b"22", b"3", b"444", b"", b"1", b"22")
     assert [(each.left, each.right, each.words) for each in told.choices] == [
@@ -333,7 +335,7 @@ def test_its_words_are_asked_in_the_order_of_the_log(own_worker: CompactorProces
         ("Nothing", (b"1", b"2"), "", "module outside has no Nothing"),
     ],
 )
-def test_words_that_do_harm_are_told_of_and_nothing_else(
+def test_harmful_explanations_are_reported_and_do_nothing_else(
     own_worker: CompactorProcess, strategy: str, values: tuple[bytes, ...], words: str, why: str
 ) -> None:
     """An answer arrives whatever the code does, and the worker keeps serving."""
@@ -344,7 +346,7 @@ def test_words_that_do_harm_are_told_of_and_nothing_else(
     assert own_worker.is_serving
 
 
-def test_a_run_is_cancelled_while_its_strategy_is_tried(
+def test_a_run_is_cancelled_during_the_trial_of_its_strategy(
     own_worker: CompactorProcess, tmp_path: Path
 ) -> None:
     """The run has not begun and ends at once; so does the process of the trial."""

@@ -48,7 +48,7 @@ def _endless(folder: Path) -> CompactionPlan:
     return log.plan(100)
 
 
-def test_a_run_gives_progress_then_a_manifest(worker: CompactorProcess, tmp_path: Path) -> None:
+def test_a_run_sends_progress_then_a_manifest(worker: CompactorProcess, tmp_path: Path) -> None:
     """The manifest lists what the model keeps, with counts and times."""
     log = _log(tmp_path)
     responses, manifest = worker.run(log.plan(100))
@@ -60,9 +60,7 @@ def test_a_run_gives_progress_then_a_manifest(worker: CompactorProcess, tmp_path
     assert manifest.counts.worker_peak_bytes > 0
 
 
-def test_a_killed_worker_leaves_nothing_in_the_temporary_folder(
-    tmp_path: Path, cache_dir: Path
-) -> None:
+def test_a_killed_worker_leaves_no_temporary_files(tmp_path: Path, cache_dir: Path) -> None:
     """The temporary files of the worker, the JVM and Spark lie in its local folder."""
     shared, folder = tmp_path / "shared", tmp_path / "a worker's"
     shared.mkdir()
@@ -76,7 +74,9 @@ def test_a_killed_worker_leaves_nothing_in_the_temporary_folder(
     assert not list(shared.iterdir())
 
 
-def test_damage_is_data_loss_with_a_reason(worker: CompactorProcess, tmp_path: Path) -> None:
+def test_damage_is_reported_as_data_loss_with_a_reason(
+    worker: CompactorProcess, tmp_path: Path
+) -> None:
     """The caller gets file and place in one sentence, not a stack trace."""
     log = _log(tmp_path)
     damage(log.ledgers_dir / log.segments[0].path, 100)
@@ -138,7 +138,7 @@ def test_cancel_ends_the_run(worker: CompactorProcess, tmp_path: Path) -> None:
     assert read_messages(log.ledgers_dir, worker.run(log.plan(5))[1].segments) == log.expected()
 
 
-def test_a_client_that_leaves_ends_its_run(worker: CompactorProcess, tmp_path: Path) -> None:
+def test_a_disconnected_client_cancels_its_run(worker: CompactorProcess, tmp_path: Path) -> None:
     """A broken call leaves neither a run nor files."""
     plan = _endless(tmp_path)
     with worker.running(plan) as call:
@@ -155,7 +155,7 @@ def test_an_idle_worker_leaves_a_class_archive(worker: CompactorProcess, cache_d
     wait_until(lambda: list(cache_dir.glob("*.jsa")), "the class-data archive")
 
 
-def test_it_says_what_it_is(worker: CompactorProcess) -> None:
+def test_the_worker_describes_itself(worker: CompactorProcess) -> None:
     """It returns versions, master and pid."""
     info = worker.stub.GetCompactorInfo(GetCompactorInfoRequest())
     assert (info.pid, info.spark_master) == (worker.process.pid, "local[2]")
@@ -209,7 +209,7 @@ def test_the_worker_ends_with_its_jvm(tmp_path: Path, cache_dir: Path) -> None:
         assert not (tmp_path / "ledgers" / "100").exists()
 
 
-def test_a_worker_that_is_stopped_while_spark_starts_leaves_no_jvm(tmp_path: Path) -> None:
+def test_a_worker_stopped_while_spark_starts_leaves_no_jvm(tmp_path: Path) -> None:
     """Without its temporary folder a starting JVM neither continues nor ends."""
     with CompactorProcess(tmp_path) as hurried:
         wait_until(lambda: any("java" in command(pid) for pid in hurried.children()), "its JVM")
@@ -219,7 +219,7 @@ def test_a_worker_that_is_stopped_while_spark_starts_leaves_no_jvm(tmp_path: Pat
         wait_until(lambda: not hurried.children(), "the end of its JVM", 10)
 
 
-def test_a_worker_whose_input_is_no_pipe_stays(tmp_path: Path, cache_dir: Path) -> None:
+def test_a_worker_without_a_pipe_as_input_keeps_running(tmp_path: Path, cache_dir: Path) -> None:
     """A user or a service manager starts it on /dev/null, which never closes."""
     with CompactorProcess(tmp_path, cache_dir, stdin=subprocess.DEVNULL) as started:
         started.wait_until_serving()

@@ -51,11 +51,11 @@ def judged(found: array[int], *, is_exact: bool = False) -> list[str]:
     return made.lost()
 
 
-def test_a_view_with_everything_in_it() -> None:
+def test_a_complete_view_is_accepted() -> None:
     assert judged(latest()) == judged(latest(), is_exact=True) == []
 
 
-def test_a_later_message_of_the_key_will_do() -> None:
+def test_a_later_message_of_the_key_is_accepted() -> None:
     found = latest()
     found[MESSAGES.key_index(cold(tombstone=False))] = 2 * COLD_KEYS
     assert judged(found) == []
@@ -70,7 +70,7 @@ def test_a_missing_message_is_lost(met: int) -> None:
         assert judged(found, is_exact=is_exact) == [f"p: 1 between {missing} and {missing}"]
 
 
-def test_a_deleted_key_may_be_gone_and_must_be_at_the_end() -> None:
+def test_a_deleted_key_may_be_missing_and_must_be_at_the_end() -> None:
     """A reader that a compaction overtook may know an older value; the last view may not."""
     deleted, found = cold(tombstone=True), latest()
     index = MESSAGES.key_index(deleted)
@@ -94,7 +94,7 @@ def test_a_later_deletion_explains_an_absent_key() -> None:
     assert judged(found, is_exact=True) != []
 
 
-def test_a_gap_is_lost_and_counted_once() -> None:
+def test_a_gap_counts_as_one_loss() -> None:
     made = books()
     made.gap("p", 5, 9)
     made.gap("p", 9, 10)
@@ -119,7 +119,7 @@ def problems(*messages: Message) -> list[tuple[str, str, int]]:
     return seen.take_problems()
 
 
-def test_the_rules_that_a_reader_checks() -> None:
+def test_the_order_of_a_readers_messages_is_checked() -> None:
     """Order, once, and as sent."""
     assert problems(received(0, 4), received(1, 5), received(3, 9)) == []
     assert problems(received(0, 4), received(1, 4)) == [("duplicate", "p", 4)]
@@ -128,7 +128,7 @@ def test_the_rules_that_a_reader_checks() -> None:
     assert problems(received(0, 4, b"else")) == [("foreign", "p", 4)]
 
 
-def test_seen_messages_survive_the_pipe() -> None:
+def test_messages_pass_unchanged_through_the_pipe() -> None:
     assert unpacked(packed({"p": latest()})) == {"p": latest()}
     assert len(latest()) == KEYS
 
@@ -152,7 +152,7 @@ def test_the_verdict_names_every_count() -> None:
     assert "COMPACTION_CANCELLED 1" in table(Verdict(tally, made))
 
 
-def test_a_record_stays_at_the_offset_of_its_receipt() -> None:
+def test_a_record_has_the_offset_of_its_receipt() -> None:
     """Others may lie between; a record without a receipt may have any offset."""
     made = books()
     made.stored("p", 0, 3, 10)
@@ -165,7 +165,7 @@ def test_a_record_stays_at_the_offset_of_its_receipt() -> None:
     assert made.disordered == {("p", 9)}
 
 
-def test_a_kafka_records_header_and_key_tell_its_origin() -> None:
+def test_the_header_and_key_of_a_kafka_record_name_its_origin() -> None:
     built = build_batch(
         [
             KafkaRecord(at + 7, 1, MESSAGES.key(at).encode(), MESSAGES.content(at) or None, header)

@@ -52,7 +52,7 @@ async def publish(frames: Iterator[bytes]) -> float:
     return await asyncio.wait_for(wire.publish(Echo(), frames, window=2), HANG_S)
 
 
-def test_frames_that_are_made_as_it_goes_are_published() -> None:
+def test_generated_frames_are_published() -> None:
     assert asyncio.run(publish(iter([b"frame"] * 5))) >= 0
 
 

@@ -32,13 +32,13 @@ def lines(instruction: str) -> list[str]:
     return re.findall(rf"^ *{instruction} +(.*)$", DOCKERFILE, re.MULTILINE)
 
 
-def test_it_runs_as_nobody_special() -> None:
+def test_the_image_runs_without_root() -> None:
     (user,) = lines("USER")
     assert int(user) > 0
     assert any(f"--uid {user}" in each for each in lines("RUN"))
 
 
-def test_what_it_copies_exists_and_is_not_ignored() -> None:
+def test_copied_files_exist_and_are_not_ignored() -> None:
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     kept = [line[1:] for line in ignored if line.startswith("!")]
     assert "*" in ignored
@@ -72,7 +72,7 @@ def test_ports_and_the_data_folder_agree() -> None:
     assert 'targets: ["ledgerfold:8080"]' in scraped
 
 
-def test_the_lock_becomes_constraints() -> None:
+def test_the_image_installs_the_locked_versions() -> None:
     """The image installs the lock's versions, as constraints of pip."""
     (step,) = (each for each in lines("RUN") if "requirements.lock" in each)
     expression = shlex.split(step)[2]
@@ -125,7 +125,7 @@ def test_the_unit_of_systemd_is_valid(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_the_health_check_asks_grpcs_health_service(broker_process: MakeBroker) -> None:
+def test_the_health_check_calls_grpcs_health_service(broker_process: MakeBroker) -> None:
     broker = broker_process()
     port = broker.url.rpartition(":")[2]
 
@@ -148,7 +148,7 @@ def test_the_health_check_asks_grpcs_health_service(broker_process: MakeBroker) 
 
 
 @pytest.mark.process
-def test_pulsar_standalone_is_a_start_of_a_broker(tmp_path: Path) -> None:
+def test_the_pulsar_standalone_command_starts_a_broker(tmp_path: Path) -> None:
     """As Testcontainers' modules start it: settings from the environment, then `standalone`."""
     for each in IMAGE.iterdir():
         (tmp_path / "bin").mkdir(exist_ok=True)

@@ -13,18 +13,18 @@ def tree() -> list[Module]:
     return tidy.modules(*tidy.PRODUCT, "proto/ledgerfold")
 
 
-def test_modules_import_in_no_circle(tree: list[Module]) -> None:
+def test_modules_have_no_import_cycles(tree: list[Module]) -> None:
     """Code that two modules need is below both."""
     found = import_graph.module_circles(tree)
     assert not found, "\n" + "\n".join(found)
 
 
-def test_rooms_import_in_no_circle(tree: list[Module]) -> None:
+def test_rooms_have_no_import_cycles(tree: list[Module]) -> None:
     found = import_graph.room_circles(tree)
     assert not found, "\n" + "\n".join(found)
 
 
-def test_the_graph_is_that_of_the_tree(tree: list[Module]) -> None:
+def test_the_graph_contains_the_whole_tree(tree: list[Module]) -> None:
     """A canary: it has every room, and arrows of each kind of import."""
     arrows = {(each.importer, each.imported) for each in import_graph.imports(tree)}
     assert {

@@ -16,7 +16,7 @@ def test_this_checkout_has_its_links() -> None:
     assert {name: os.readlink(ROOT / name) for name in LINKS} == LINKS
 
 
-def test_a_file_in_the_place_of_a_link(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_link_is_reported(tmp_path: Path) -> None:
     """Git on Windows writes the link's target into a file."""
     (tmp_path / "ledgerfold").mkdir()
     for name, target in LINKS.items():

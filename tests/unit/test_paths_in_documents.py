@@ -32,7 +32,7 @@ def test_names_in_documents_exist(document: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["`broker/none.py`", "`storage/none`", "[a](none.md)"])
-def test_a_path_can_be_missing(text: str) -> None:
+def test_a_missing_path_is_detected(text: str) -> None:
     """A canary."""
     assert len(missing(text)) == 1
 

@@ -40,7 +40,7 @@ def arguments(folder: Path, test: str) -> list[str]:
     return ["--rootdir", str(folder), "-c", str(folder / "pytest.ini"), str(folder)]
 
 
-def test_each_test_is_of_one_part() -> None:
+def test_each_test_belongs_to_one_part() -> None:
     """Tests any marks."""
     expressions = [expression for stage in STAGES for expression in stage.values()]
     for held in itertools.product([False, True], repeat=3):
@@ -48,7 +48,7 @@ def test_each_test_is_of_one_part() -> None:
         assert sum(eval(expression, {}, marks) for expression in expressions) == 1
 
 
-def test_the_worst_counts_and_failures_are_said_again(tmp_path: Path) -> None:
+def test_the_summary_has_the_worst_counts_and_failures(tmp_path: Path) -> None:
     """Each line names its part; exclusive parts begin after the others."""
     said = io.StringIO()
     stages = (

@@ -53,13 +53,13 @@ def test_the_tree_keeps_the_rule(rule: Rule, tree: list[Module]) -> None:
     assert not found, "\n" + "\n".join(found)
 
 
-def test_no_file_holds_notes_to_self_or_machine_paths() -> None:
+def test_no_file_contains_personal_notes_or_machine_paths() -> None:
     """Notes must read well elsewhere and later."""
     found = tidy.bad_words(tidy.texts())
     assert not found, "\n" + "\n".join(found)
 
 
-def test_test_files_have_names_of_their_own(tree: list[Module]) -> None:
+def test_names_of_test_files_are_unique(tree: list[Module]) -> None:
     """Across all folders of tests."""
     assert not tidy.test_files_of_one_name(module.path for module in tree)
     assert tidy.test_files_of_one_name(["tests/a/test_x.py", "tests/b/test_x.py"])
@@ -77,7 +77,7 @@ def test_unit_folders_mirror_the_rooms(tree: list[Module]) -> None:
     assert tidy.strange_unit_folders(["tests/unit/attic/test_x.py"], rooms)
 
 
-def test_no_fake_stands_twice() -> None:
+def test_no_fake_is_defined_twice() -> None:
     """A canary: it needs two modules."""
     twice = [Module(f"tests/{name}.py", "class FakeLog: ...") for name in "ab"]
     assert tidy.fakes_twice(twice) == ["tests/b.py:1: FakeLog stands in tests/a.py, too"]
@@ -87,18 +87,18 @@ def test_no_fake_stands_twice() -> None:
     ("rule", "path", "source"),
     [(rule, *sample) for rule, samples in MODULE_RULES.items() for sample in samples],
 )
-def test_the_rule_can_fail(rule: Rule, path: str, source: str) -> None:
+def test_a_violation_of_each_rule_is_detected(rule: Rule, path: str, source: str) -> None:
     """A canary: each rule finds the one breach in a module made for it."""
     assert len(rule([Module(path, source)])) == 1
 
 
 @pytest.mark.parametrize("line", ["# TO" + "DO later", "cd /wo" + "rk/main", "/ho" + "me/ann/x"])
-def test_bad_words_can_fail(line: str) -> None:
+def test_bad_words_are_detected(line: str) -> None:
     """A canary for the rule about words."""
     assert len(tidy.bad_words({"docs/a.md": line})) == 1
 
 
-def test_allowed_code_is_not_reported() -> None:
+def test_exceptions_of_a_rule_are_not_reported() -> None:
     """The one module that may do a thing may do it."""
     allowed = [
         Module("storage/files.py", "import os\nos.fsync(3)"),
@@ -109,7 +109,7 @@ def test_allowed_code_is_not_reported() -> None:
     assert tidy.banned_calls(allowed) == []
 
 
-def test_an_import_by_a_test_keeps_no_product_module_alive() -> None:
+def test_a_module_imported_only_by_tests_is_reported() -> None:
     """Code that only tests use is dead code of the product."""
     used = Module("broker/a.py", '"""A."""')
     by_test = Module("tests/unit/test_a.py", "from ledgerfold.broker import a")

@@ -32,7 +32,7 @@ from ledgerfold.storage.message_ids import id_text
 from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.text import counted
 
-# Of pyarrow's record batches: this module does not import it.
+# Record batches of pyarrow, which this module does not import.
 Batches = Iterator[Any]
 COMMANDS = export_kafka.COMMANDS
 _FIELDS = (

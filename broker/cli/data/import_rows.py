@@ -164,11 +164,11 @@ def _fields(text: str) -> Iterator[tuple[str, str | None]]:
     at = _next(text, text.index("{") + 1)
     while text[at] == '"':
         name, at = _EXACT.raw_decode(text, at)
-        # After the colon.
+        # The value begins after the colon.
         begin = _next(text, _next(text, at) + 1)
         value, end = _EXACT.raw_decode(text, begin)
         yield name, _text(value, text[begin:end])
-        # After the comma, or the closing brace.
+        # The next token follows the comma, or is the end after the brace.
         at = _next(text, _next(text, end) + 1)
         if at == len(text):
             return

@@ -80,7 +80,7 @@ class FaultCalls(Calls):
     def remove_fault(self, fault_id: int) -> Fault:
         """Removes a rule, and returns it with its hits. Raises FaultNotFound.
 
-        What it delays continues at once.
+        Operations that it delays continue at once.
         """
         removed: Fault = self._call(admin_pb2.RemoveFaultRequest(id=fault_id)).fault
         return removed

@@ -185,8 +185,8 @@ class Consumer(BaseConsumer):
 
 
 class Reader(BaseReader):
-    """A reader of a topic, without a subscription. See `ledgerfold.Reader`. For one task at a
-    time.
+    """A reader of a topic, without a subscription. See `ledgerfold.Reader`. It may be used by one
+    task at a time.
     """
 
     def __init__(self, core: AnyReader, forget: Forget) -> None:

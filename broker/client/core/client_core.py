@@ -33,7 +33,7 @@ from ledgerfold.broker.client.streams.credentials import target_of
 from ledgerfold.broker.client.streams.forks import check_may_connect, invalidate_after_fork
 from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError, NotAllowed
 
-# On a partitioned topic, and on any other.
+# A consumer or reader of a partitioned topic, or of any other topic.
 AnyConsumer: TypeAlias = ConsumerSet | ConsumerCore
 AnyReader: TypeAlias = PartitionedReaderCore | ReaderCore
 Forget: TypeAlias = Callable[["Opened[Any]"], None]
@@ -71,7 +71,7 @@ class ClientCore:
         self._settings = settings
         self._is_io_thread = is_io_thread
         self._connection: Connection | None = None
-        # In order of opening.
+        # The open objects, in order of opening.
         self._open: dict[Opened[Any], None] = {}
         self._opening: set[asyncio.Task[Any]] = set()
         self.is_closed = False
@@ -107,7 +107,7 @@ class ClientCore:
             if opening.cancelled() and self.is_closed:
                 raise AlreadyClosed("The client is closed.") from None
             if not opening.cancelled() and opening.exception() is None:
-                # It was opened as the caller was cancelled: nobody else knows it.
+                # The caller was cancelled while it was opened: nothing else refers to it.
                 await opening.result().shut_down()
             raise
         finally:

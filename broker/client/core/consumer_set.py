@@ -43,8 +43,8 @@ class ConsumerSet(PartitionSet[ConsumerCore]):
 
     def __init__(self, connection: Connection, config: ConsumerConfig, source: TopicSource) -> None:
         super().__init__(connection, source.title, source)
-        # As long as names that the broker generates. (The broker would generate another name on
-        # each topic.)
+        # The name has the length of names that the broker generates. (The broker would generate
+        # another name on each topic.)
         name = config.consumer_name or secrets.token_hex(5)
         self.config = replace(config, consumer_name=name)
         self.inbox = MergedInbox()

@@ -142,7 +142,7 @@ class PartitionedProducerCore(PartitionSet[ProducerCore]):
         await self.for_each(lambda core: core.flush())
 
 
-# On a partitioned topic, and on any other.
+# The producer of a partitioned topic, or of any other topic.
 AnyProducer: TypeAlias = PartitionedProducerCore | ProducerCore
 
 

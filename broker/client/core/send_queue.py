@@ -85,7 +85,7 @@ class SendQueue:
         self.lock = threading.Lock()
         self._changed = threading.Condition(self.lock)
         self._threads_waiting = 0
-        # In order of arrival.
+        # The tasks that wait for space, in order of arrival.
         self._tasks_waiting: dict[asyncio.Future[None], None] = {}
         self._error: LedgerfoldError | None = None
         self._unreported: LedgerfoldError | None = None

@@ -35,7 +35,7 @@ _COUNTED_AT_ONCE = 20
 class TopicSource(Protocol):
     """The topics that a set of streams is open on."""
 
-    # For display.
+    # The name for display.
     title: str
     # Whether streams are closed that `names` no longer lists.
     may_lose: bool

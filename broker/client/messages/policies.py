@@ -17,7 +17,7 @@ from ledgerfold.v1 import data_pb2
 
 # The hashes of keys.
 _HASHES = 65_536
-# What a batch holds if the policy limits neither messages nor bytes (Pulsar's default).
+# The size of a batch if the policy limits neither messages nor bytes (Pulsar's default).
 BATCH_BYTES_MAX = 10 * 1024 * 1024
 
 

@@ -23,7 +23,7 @@ class Field:
 
     avro: ClassVar[str]
     kinds: ClassVar[tuple[type, ...]]
-    # For sentences: "must be ...".
+    # The type in error texts: "must be ...".
     wanted: ClassVar[str]
     empty: ClassVar[Any] = None
 

@@ -66,7 +66,7 @@ class ClientCredentials:
     """The arguments of `Client` and `Admin` about TLS and authentication."""
 
     authentication: Authentication | None = None
-    # As the scheme `ledgerfold+ssl`.
+    # The same as the scheme `ledgerfold+ssl`.
     use_tls: bool = False
     # The authorities that sign certificates of brokers (PEM); None: those of gRPC.
     tls_trust_certs_file_path: str | None = None

@@ -36,7 +36,7 @@ class Permits:
 
     def __init__(self, queue_size: int) -> None:
         self._queue_size = queue_size
-        # As the broker counts; negative after a larger entry.
+        # The permits, as the broker counts them; negative after a larger entry.
         self._granted = 0
         # Received, and not taken yet.
         self._waiting = 0

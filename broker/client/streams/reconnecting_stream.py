@@ -56,7 +56,7 @@ class ReconnectingStream(ABC):
         self._closing = False
         # The broker has accepted the call, and opens the stream later.
         self._is_queued = False
-        # So it had, at some time since open() last looked.
+        # Whether that was the case at any time since open() last checked.
         self._was_queued = False
         # The call was cancelled locally, to open another one.
         self._is_dropped = False

@@ -34,7 +34,7 @@ from ledgerfold.v1 import explain_pb2 as pb
 HELD_MAX = 10_000
 
 
-# What is said before the name of the version that replaces or deletes another.
+# The text before the name of the version that replaces or deletes another one.
 _REPLACED = {
     pb.COMPACTION_RULE_OBSCURED: "superseded by",
     pb.COMPACTION_RULE_DELETED: "deleted by",

@@ -133,8 +133,8 @@ class SegmentLoader:
         *,
         is_repaired: bool = False,
     ) -> None:
-        """Reads all batches of a segment. A segment that was never cleaned learns its figures from
-        them.
+        """Reads all batches of a segment. The figures of a segment that was never cleaned are
+        computed from them.
 
         `is_repaired`: missing offsets between its ledgers mean that a ledger was given up.
         """

@@ -72,7 +72,7 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 # The batches name their producers.
 _NO_PRODUCER = 0
-# In an entry's header: key_bytes, followed by key_crc.
+# The index of key_bytes in an entry's header; key_crc follows.
 _KEY_AT = EntryHeader._fields.index("key_bytes")
 
 

@@ -1,7 +1,7 @@
 """The raw ledgers of each segment, as a topic's record lists them.
 
-A segment that was never cleaned lies in one or more raw ledgers: a ledger also ends when its topic
-is unloaded or the broker stops, and Kafka's segment does not. A new ledger therefore begins a
+A segment that was never cleaned consists of one or more raw ledgers: a ledger also ends when its
+topic is unloaded or the broker stops, and Kafka's segment does not. A new ledger therefore begins a
 segment or continues the last one. Cleaned segments come first and never change.
 
     >>> log = KafkaLog()

@@ -235,7 +235,8 @@ class Cleaner:
         return int(size_bytes[is_new & columns.is_compressed[left]].sum())
 
     def _written(self, group: list[Segment], behind: int, stays: _Stays) -> Segment:
-        """Returns the segment that replaces a group; `behind`: the base offset of the next one."""
+        """Returns the segment that replaces a group; `behind`: the base offset of the segment after
+        it."""
         first, end = self._batch_at(group[0].base_offset), self._batch_at(behind)
         if len(group) == 1 and not np.diff(np.searchsorted(stays.touched, (first, end)))[0]:
             return group[0]

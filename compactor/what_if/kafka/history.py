@@ -61,7 +61,7 @@ class RecordColumns(NamedTuple):
 
     offset: Integers
     time_ms: Integers
-    # The size of the rest after its time: the offset delta, key, value and headers.
+    # The size of the fields after the timestamp: offset delta, key, value and headers.
     rest_bytes: Integers
     is_null: Booleans
     has_key: Booleans

@@ -179,7 +179,7 @@ class Replay:
         answer.bytes_estimated += cleaned.bytes_estimated
 
     def _next_due(self, now_ms: int) -> int | None:
-        """Returns when the cleaner wakes after time alone has made new work; None: never."""
+        """Returns the time at which the cleaner wakes because new work is due; None: never."""
         later = [each for each in self._changes(now_ms) if now_ms < each <= _TIME_MAX]
         return self._tick(min(later)) if later else None
 
@@ -220,8 +220,8 @@ class Replay:
         if not len(self._history):
             return "the log is empty"
         if not self._dirtiest:
-            return f"nothing could be cleaned: all of it lies behind the {self._limit.value}"
+            return f"nothing could be cleaned: the cleanable range ends at the {self._limit.value}"
         return (
-            f"the dirty ratio was {self._dirtiest:.4g} at most; a round comes above "
+            f"the dirty ratio was {self._dirtiest:.4g} at most; a cleaning needs more than "
             f"{self._settings.min_cleanable_ratio:g}"
         )

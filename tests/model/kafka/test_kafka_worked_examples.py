@@ -11,7 +11,7 @@ from tests.model.kafka.shorthand import Bench
 DAY_MS = 86_400_000
 
 
-def test_the_last_record_of_each_key_below_the_active_segment_is_left() -> None:
+def test_cleaning_keeps_the_last_record_of_each_key_below_the_active_segment() -> None:
     bench = Bench()
     bench.write("0:A=a0 1:B=b0 2:A=a1 3:C=c0 | 4:B=b1 5:A=a2 6:D=d0 |* 7:A=a3")
     turn = bench.turn()
@@ -28,7 +28,7 @@ def test_a_ratio_must_be_above_the_threshold() -> None:
     assert (ratio_of(300, 301) or 0) > 0.5
 
 
-def test_a_tombstone_goes_in_a_round_at_its_horizon() -> None:
+def test_a_tombstone_is_removed_at_its_delete_horizon() -> None:
     bench = Bench()
     bench.write("0:A=v 1:A=∅ 2:Z=1 |*")
     bench.at(1000)
@@ -46,7 +46,7 @@ def test_a_tombstone_goes_in_a_round_at_its_horizon() -> None:
     assert bench.left() == "2:Z=1 3:Y=1 4:X=1"
 
 
-def test_a_full_map_makes_a_round_partial() -> None:
+def test_a_full_map_makes_a_cleaning_partial() -> None:
     bench = Bench(keys=2)
     bench.write("0:k0=0 1:k1=1 2:k0=2 3:k1=3 4:k2=4 |*")
     assert bench.turn()["checkpoint"] == {"t-0": 2}
@@ -56,7 +56,7 @@ def test_a_full_map_makes_a_round_partial() -> None:
     assert bench.turn()["checkpoint"] == {"t-0": 5}
 
 
-def test_a_map_may_fill_inside_a_batch() -> None:
+def test_a_map_may_become_full_inside_a_batch() -> None:
     bench = Bench(keys=2)
     bench.write("[0:a=0 1:b=1 2:c=2 3:a=3] [4:b=4] |*")
     assert bench.turn()["checkpoint"] == {"t-0": 2}
@@ -67,7 +67,7 @@ def test_a_map_may_fill_inside_a_batch() -> None:
     assert bench.left() == "[2:c=2 3:a=3] 4:b=4"
 
 
-def test_the_last_batch_of_a_round_stays_as_a_header() -> None:
+def test_the_last_batch_of_a_cleaning_keeps_its_header() -> None:
     bench = Bench(cleanup_policy="delete")
     bench.write("0:a=1 1:=keyless |*")
     bench.ask("config", config={"cleanup.policy": "compact"})
@@ -78,7 +78,7 @@ def test_the_last_batch_of_a_round_stays_as_a_header() -> None:
     assert bench.left() == "0:a=1 2:b=1"
 
 
-def test_a_producers_last_batch_stays_as_a_header() -> None:
+def test_the_last_batch_of_a_producer_keeps_its_header() -> None:
     bench = Bench()
     bench.write("[0:1=a 1:2=a 2:3=a]", pid=1, sequence=0)
     bench.write("[3:3=b 4:1=b 5:4=b]", pid=2, sequence=0)
@@ -109,7 +109,7 @@ def test_an_aborted_write_replaces_nothing() -> None:
     assert bench.ask("aborted")["transactions"] == [{"pid": 9, "first": 1, "last": 2, "segment": 0}]
 
 
-def test_a_marker_goes_when_its_data_is_gone_and_its_horizon_has_come() -> None:
+def test_a_marker_is_removed_after_its_data_and_its_horizon() -> None:
     retention_ms = 100
     bench = Bench(delete_retention_ms=retention_ms)
     bench.transact("0:A=1", pid=1, sequence=0)
@@ -130,7 +130,7 @@ def test_a_marker_goes_when_its_data_is_gone_and_its_horizon_has_come() -> None:
         assert bench.left() == left
 
 
-def test_retention_of_nothing_takes_two_rounds() -> None:
+def test_zero_retention_takes_two_cleanings() -> None:
     bench = Bench(delete_retention_ms=0)
     bench.at(500)
     bench.write("0:k=v 1:k=∅ 2:o=x |*")
@@ -141,7 +141,7 @@ def test_retention_of_nothing_takes_two_rounds() -> None:
     assert bench.left() == "2:o=x 3:p=1"
 
 
-def test_a_horizon_is_the_batchs() -> None:
+def test_a_delete_horizon_belongs_to_the_whole_batch() -> None:
     bench = Bench(delete_retention_ms=100)
     bench.write("0:a=1 [1:a=∅ 2:b=v 3:c=∅] 4:z=1 |*")
     bench.turn()
@@ -156,7 +156,7 @@ def test_a_horizon_is_the_batchs() -> None:
     assert (bench.left(), bench.horizons()) == ("2:b=v 4:z=1 5:c=back 6:y=1", {1: 100})
 
 
-def test_a_tombstone_behind_the_clean_point_is_stamped() -> None:
+def test_a_tombstone_after_the_clean_point_gets_its_horizon() -> None:
     bench = Bench(keys=2)
     bench.write("0:a=1 1:b=1 2:c=∅ 3:d=1 |*")
     bench.at(1000)
@@ -165,7 +165,7 @@ def test_a_tombstone_behind_the_clean_point_is_stamped() -> None:
 
 
 @pytest.mark.parametrize(("profile", "left"), [(KAFKA, False), (DOCUMENTED, True)])
-def test_a_round_that_begins_behind_an_abort(profile: str, left: bool) -> None:
+def test_a_cleaning_that_begins_after_an_abort(profile: str, left: bool) -> None:
     """Kafka 4.1.0 treats records that the producer commits later as aborted, and so does not map
     them.
     """

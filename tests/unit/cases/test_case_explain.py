@@ -73,9 +73,7 @@ from tests.differential.explain import KNOWN, explanation
         ("a=∅ | consumer c0 type=Failover | compact | receive c0", "E0 a=∅", "nothing", "Failover"),
     ],
 )
-def test_a_known_difference_has_a_line_in_the_document(
-    steps: str, ours: str, theirs: str, word: str
-) -> None:
+def test_known_differences_are_documented(steps: str, ours: str, theirs: str, word: str) -> None:
     """Each of them, with a scenario that shows it."""
     assert word in explanation(steps.split(" | "), ours, theirs)
 
@@ -109,12 +107,12 @@ def test_a_known_difference_has_a_line_in_the_document(
         ("reader r0 from=latest inclusive | a=1 | read r0", "nothing", "E0 a=1"),
     ],
 )
-def test_anything_else_is_not_explained_away(steps: str, ours: str, theirs: str) -> None:
+def test_unknown_differences_stay_unexplained(steps: str, ours: str, theirs: str) -> None:
     """Lost messages least of all."""
     assert explanation(steps.split(" | "), ours, theirs) == ""
 
 
-def test_on_one_broker_only_the_clients_differ() -> None:
+def test_on_one_broker_only_differences_between_clients_are_known() -> None:
     """An explanation by another broker does not count there."""
     steps = ["a=∅", "consumer c0 type=Failover", "compact", "receive c0"]
     assert explanation(steps, "E0 a=∅", "nothing")
@@ -123,6 +121,6 @@ def test_on_one_broker_only_the_clients_differ() -> None:
     assert "has-more" in explanation(steps, "E0 a=1", "nothing", is_one_broker=True)
 
 
-def test_every_explanation_is_shown() -> None:
+def test_each_explanation_has_an_example() -> None:
     """By the table above: one scenario each."""
     assert len({known.why for known in KNOWN}) == 8

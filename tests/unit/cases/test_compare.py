@@ -37,7 +37,7 @@ B2 = got([7, 1, 1], "b", "2")
 NONE = got([9, 0, -1], None, None)
 
 
-def test_the_example_in_the_module_is_true() -> None:
+def test_the_docstring_example_is_true() -> None:
     """Runs the example in the docstring."""
     assert doctest.testmod(compare).failed == 0
 
@@ -69,7 +69,7 @@ def test_the_example_in_the_module_is_true() -> None:
         ("part of before", []),
     ],
 )
-def test_as_expected(expected: str, answer: Any) -> None:
+def test_equal_answers(expected: str, answer: Any) -> None:
     """No difference."""
     assert difference(expected, answer) is None
 
@@ -106,17 +106,17 @@ def test_as_expected(expected: str, answer: Any) -> None:
         ("error 409", "SUCCESS", ("error 409", "SUCCESS")),
     ],
 )
-def test_otherwise(expected: str, answer: Any, shown: tuple[str, str]) -> None:
+def test_different_answers(expected: str, answer: Any, shown: tuple[str, str]) -> None:
     """The difference shows the expected and the actual answer, both in the notation."""
     assert difference(expected, answer) == shown
 
 
-def test_values_that_are_no_text_compare_as_they_travel() -> None:
+def test_values_that_are_not_text_are_compared_as_bytes() -> None:
     """Bytes that decode to the expected text are accepted."""
     assert difference(r'a=b"\xff"', [got([7, 0, -1], "a", "\ufffd")]) is None
 
 
-def test_the_ids_of_names() -> None:
+def test_ids_are_found_by_name() -> None:
     """The way back, for positions that a case names."""
     names = judge().names
     assert (names.id("E1.1"), names.id("E2"), names.id("E3")) == ([7, 1, 1], [9, 0, -1], None)

@@ -15,7 +15,7 @@ from tests.differential.replay import case_of, first_difference
 
 
 @pytest.mark.parametrize("module", [generate, shrink])
-def test_the_example_in_the_module_is_true(module: object) -> None:
+def test_the_docstring_example_is_true(module: object) -> None:
     """Runs the example in the docstring."""
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
@@ -27,7 +27,7 @@ def test_every_scenario_is_a_case() -> None:
         assert len(case_of(steps).steps) == len(steps), seed
 
 
-def test_where_two_transcripts_part() -> None:
+def test_transcripts_are_compared_up_to_the_first_difference() -> None:
     """Text that only one side has is a difference only if the other side answered."""
     assert first_difference(["a", "not here: x", "b"], ["a", "z", "c"]) == 2
     assert first_difference(["a"], ["a"]) is None
@@ -48,14 +48,14 @@ class Answers:
         return {"status": self._status}
 
 
-def test_two_answers_are_compared() -> None:
+def test_two_answers_are_compared_step_by_step() -> None:
     """The step is named, and both answers."""
     duel = Duel(Answers("SUCCESS"), Answers("ERROR"), "pulsar-4")
     assert duel.compare(["status"]) == Difference(["status"], 0, "SUCCESS", "ERROR", "")
     assert Duel(Answers("ERROR"), Answers("ERROR"), "pulsar-4").compare(["status"]) is None
 
 
-def test_who_never_answers_is_not_waited_for() -> None:
+def test_a_side_that_never_answers_does_not_block() -> None:
     """A defect of one side does not stop the night's run in silence."""
     duel = Duel(Answers("SUCCESS"), Answers(None), "pulsar-4", silence_s=0.05)
     with pytest.raises(TimeoutError):

@@ -73,7 +73,7 @@ def door(template: str, ours: Ours) -> Iterator[DoorTarget]:
         yield target
 
 
-def test_the_example_in_the_module_is_true() -> None:
+def test_the_docstring_example_is_true() -> None:
     """Runs the example in the docstring."""
     assert doctest.testmod(doors).failed == 0
 
@@ -85,7 +85,7 @@ def test_the_command_gets_the_addresses(door: DoorTarget) -> None:
 
 
 @pytest.mark.parametrize("operation", ["restart", "kill", "compact-outside"])
-def test_a_broker_that_starts_again_has_another_command(
+def test_a_restarted_broker_gets_another_command(
     door: DoorTarget, ours: Ours, operation: str
 ) -> None:
     """It gets the new addresses."""
@@ -97,16 +97,14 @@ def test_a_broker_that_starts_again_has_another_command(
 @pytest.mark.parametrize(
     "operation", ["profile", "strategy", "retain-null-key", "cancel", "terminate"]
 )
-def test_what_the_command_has_not_is_asked_over_grpc(
-    door: DoorTarget, ours: Ours, operation: str
-) -> None:
+def test_unsupported_operations_use_grpc(door: DoorTarget, ours: Ours, operation: str) -> None:
     """Pulsar has no such thing, or its driver does not know the operation."""
     door.ask(operation, topic="t")
     assert ours.asked == [operation]
 
 
 @pytest.mark.parametrize("operation", ["produce", "compact", "namespace", "retention", "mark"])
-def test_all_else_goes_through_the_ports(door: DoorTarget, ours: Ours, operation: str) -> None:
+def test_other_operations_use_the_command(door: DoorTarget, ours: Ours, operation: str) -> None:
     """Nothing uses gRPC."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(door, "_mended", lambda operation, answer: answer)
@@ -114,14 +112,14 @@ def test_all_else_goes_through_the_ports(door: DoorTarget, ours: Ours, operation
     assert ours.asked == []
 
 
-def test_a_command_that_ends_is_not_replaced_by_grpc(door: DoorTarget, ours: Ours) -> None:
+def test_grpc_does_not_replace_a_command_that_ended(door: DoorTarget, ours: Ours) -> None:
     """Otherwise, a case would pass without the tested driver."""
     with pytest.raises(Unsupported, match="ended with 0"):
         door.ask("truncate", topic="t")
     assert ours.asked == []
 
 
-def test_a_kafka_topic_has_one_door(template: str, tmp_path: Path) -> None:
+def test_kafka_topics_are_only_tested_over_grpc(template: str, tmp_path: Path) -> None:
     """Its cases are not for this target."""
     (case,) = parse("log: 0:a=1 |\n")
     brokers = DoorBrokers.__new__(DoorBrokers)
@@ -129,7 +127,7 @@ def test_a_kafka_topic_has_one_door(template: str, tmp_path: Path) -> None:
         brokers.options_of(case)
 
 
-def test_cases_that_are_not_for_clients_of_pulsar_are_documented() -> None:
+def test_cases_that_pulsars_clients_cannot_run_are_documented() -> None:
     """Each, in docs/NOT_EMULATED.md."""
     text = (ROOT / "docs" / "NOT_EMULATED.md").read_text()
     for number in doors._OF_THE_CLIENT:
@@ -139,7 +137,7 @@ def test_cases_that_are_not_for_clients_of_pulsar_are_documented() -> None:
             DoorBrokers.__new__(DoorBrokers).options_of(case)
 
 
-def test_time_passes_by_itself(template: str) -> None:
+def test_cases_of_pulsars_clients_use_real_time(template: str) -> None:
     """A client of Pulsar stamps its messages by the machine's clock."""
     (case,) = parse("a=1 | advance 1s | RC-read\n")
     brokers = DoorBrokers.__new__(DoorBrokers)

@@ -56,7 +56,7 @@ def test_one_seed_makes_one_history() -> None:
     assert history(5) == history(5) != history(6)
 
 
-def test_two_that_agree_are_said_to(capsys: pytest.CaptureFixture[str]) -> None:
+def test_equal_results_are_reported_as_equal(capsys: pytest.CaptureFixture[str]) -> None:
     duel = Duel(World(), Other())
     for seed in range(1, 31):
         assert duel.compare(history(seed, compressed=False)) is None
@@ -71,7 +71,7 @@ def test_a_difference_is_found(breaks: str) -> None:
     assert any(each is not None and breaks.rstrip("s") in each.what + "byte" for each in found)
 
 
-def test_a_wrong_rule_is_shown_in_few_requests(
+def test_a_wrong_rule_is_shown_by_a_short_history(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cleaner that lets no superseded record go."""
@@ -131,7 +131,7 @@ def _sent_again(*, clean: bool) -> list[dict[str, Any]]:
     ids=["6590", "resend", "resend-killed"],
 )
 @pytest.mark.parametrize("profile", [KAFKA, DOCUMENTED])
-def test_the_product_has_kafkas_defects_where_they_are_wanted(
+def test_the_product_emulates_kafkas_defects_on_request(
     profile: str, requests: list[dict[str, Any]]
 ) -> None:
     """Tests histories in which the two profiles differ."""
@@ -158,7 +158,7 @@ def test_known_differences_are_named() -> None:
     assert not explanation(rewritten._replace(ours={"stats": {"messagesWritten": 8}}))
 
 
-def test_a_defect_that_is_not_copied_is_told_from_a_difference(
+def test_a_missing_defect_is_told_apart_from_a_difference(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The model's two profiles differ in such defects alone."""

@@ -14,7 +14,7 @@ def lex(line: str) -> list[Token]:
     return tokens(line, 3, 5, "a.cases")
 
 
-def test_the_example_in_the_module_is_true() -> None:
+def test_the_docstring_example_is_true() -> None:
     """Runs the example in the docstring."""
     assert doctest.testmod(lexer).failed == 0
 
@@ -34,7 +34,7 @@ def test_the_example_in_the_module_is_true() -> None:
         ("->", "->", "->"),
     ],
 )
-def test_one_token(line: str, kind: str, text: str) -> None:
+def test_each_kind_of_token(line: str, kind: str, text: str) -> None:
     """Each way to write one."""
     (token,) = lex(line)
     assert (token.kind, token.text) == (kind, text)
@@ -45,7 +45,7 @@ def test_a_word_ends_before_an_arrow_but_not_at_a_dash() -> None:
     assert [token.text for token in lex("roll+trim->x")] == ["roll+trim", "->", "x"]
 
 
-def test_commas_and_semicolons_are_spaces_and_bars() -> None:
+def test_separators_outside_of_quotes() -> None:
     """But in quotes."""
     assert [token.kind for token in lex('a=1, b="x,;"; c')] == [
         *(WORD, "=", WORD, WORD, "=", TEXT, "|", WORD)
@@ -60,7 +60,7 @@ def test_commas_and_semicolons_are_spaces_and_bars() -> None:
         ('b"ä€"', "a.cases:3:5: bytes are ASCII"),
     ],
 )
-def test_errors_say_where(line: str, message: str) -> None:
+def test_errors_state_their_place(line: str, message: str) -> None:
     """With source, line and column."""
     with pytest.raises(NotationError) as error:
         lex(line)

@@ -38,7 +38,7 @@ def stored(line: str) -> LogText:
 
 
 @pytest.mark.parametrize("module", [logs, log_lines, series])
-def test_the_example_in_the_module_is_true(module: object) -> None:
+def test_the_docstring_example_is_true(module: object) -> None:
     """Runs the example in the docstring."""
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
@@ -53,13 +53,13 @@ def test_the_example_in_the_module_is_true(module: object) -> None:
         '0:"a key"="x"*100 1:""=""',
     ],
 )
-def test_written_cases_are_shown(line: str) -> None:
+def test_printed_logs_can_be_parsed(line: str) -> None:
     """And read again."""
     assert str(log_of(line)) == line
     assert log_of(str(log_of(line))) == log_of(line)
 
 
-def test_a_series_repeats_all_since_the_one_before_it() -> None:
+def test_a_series_repeats_everything_since_the_last_one() -> None:
     """Bars too."""
     assert log_of("k<n>=<n*2> | for n=0..1 a=1 [b<n>=1 for n=2..3]") == log_of(
         "k0=0 | k1=2 | a=1 [b2=1 b3=1]"
@@ -95,7 +95,7 @@ def test_stored_logs_match_their_text(here: str, wanted: str, is_so: bool) -> No
     assert (difference is None) is is_so
 
 
-def test_a_difference_shows_as_much_as_is_written() -> None:
+def test_a_difference_shows_the_given_details() -> None:
     """So that its lines can be compared by eye."""
     difference = Judge(Names(), {}).differs(log_of("[pid1 0:a=2]"), stored("[pid1 0:a=1] | 1:b=1"))
     assert difference is not None
@@ -134,7 +134,7 @@ def test_lines_and_steps_of_a_case() -> None:
         ("[]", "-:1:3: a batch has records"),
     ],
 )
-def test_errors_say_where(line: str, message: str) -> None:
+def test_errors_state_their_place(line: str, message: str) -> None:
     """They list what is allowed there."""
     with pytest.raises(NotationError) as error:
         log_of(line)

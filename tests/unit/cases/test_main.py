@@ -59,7 +59,7 @@ def test_one_fails(tmp_path: Path, oracle: list[str], capsys: pytest.CaptureFixt
     assert lines[6].startswith("1 passed, 1 failed in ")
 
 
-def test_answers_are_shown_where_nothing_is_expected(
+def test_answers_without_expectations_are_printed(
     tmp_path: Path, oracle: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As steps with an expectation, to be kept; a case that expects anything is judged instead."""
@@ -72,7 +72,7 @@ def test_answers_are_shown_where_nothing_is_expected(
     assert len(lines) == 5
 
 
-def test_missing_answers_are_no_failure(
+def test_unsupported_cases_are_no_failure(
     tmp_path: Path, oracle: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A broker that would need options."""
@@ -111,7 +111,7 @@ def test_standard_input(
         (None, [], "No such file"),
     ],
 )
-def test_texts_that_are_no_case(
+def test_a_file_that_is_no_case_is_refused(
     tmp_path: Path,
     text: str | None,
     arguments: list[str],

@@ -20,20 +20,20 @@ def first_cells(header: str) -> list[str]:
     return [re.split(r"(?<!\\) \| ", row)[0].removeprefix("| ") for row in rows]
 
 
-def test_every_step() -> None:
+def test_the_manual_lists_every_step() -> None:
     """Each with its usage, in some table; and no other."""
     written = {cell.strip("`").replace("\\|", "|") for cell in first_cells("step")}
     assert written == {verb.usage for name, verb in VERBS.items() if name != LOOK}
 
 
-def test_every_path() -> None:
+def test_the_manual_lists_every_path() -> None:
     """Lists the short forms and their long forms."""
     assert [cell.strip("`") for cell in first_cells("path")] == list(PATHS)
     for path, meaning in PATHS.items():
         assert meaning == path or f"| `{path}` | `{meaning}`" in MANUAL
 
 
-def test_every_operation() -> None:
+def test_the_manual_lists_every_operation() -> None:
     """Tests the requests to another broker, with their fields."""
     rows = re.findall(
         r"^\| (`[a-z`, -]+) \| (.*) \| .*\|$", MANUAL.partition("## Another")[2], re.M

@@ -55,26 +55,26 @@ def oracle(command: str) -> Iterator[OracleTarget]:
         yield target
 
 
-def test_a_request_is_a_line(oracle: OracleTarget) -> None:
+def test_a_request_is_one_line(oracle: OracleTarget) -> None:
     """The operation and its fields."""
     assert oracle.ask("unload", topic="t")["request"] == {"op": "unload", "topic": "t"}
 
 
-def test_a_refusal_has_its_codes(oracle: OracleTarget) -> None:
+def test_a_refusal_has_its_error_codes(oracle: OracleTarget) -> None:
     """The error's name and the HTTP status."""
     with pytest.raises(Refused, match=r"It runs\.") as refused:
         oracle.ask("trigger", topic="t")
     assert refused.value.codes == {"Conflict", "409"}
 
 
-def test_answers_that_the_command_does_not_have(oracle: OracleTarget) -> None:
+def test_unsupported_operations_are_no_refusal(oracle: OracleTarget) -> None:
     """Is no refusal of the broker's; nor is its end."""
     for operation in ("terminate", "kill"):
         with pytest.raises(Unsupported):
             oracle.ask(operation)
 
 
-def test_it_has_one_profile_and_no_clock(oracle: OracleTarget) -> None:
+def test_a_command_has_one_profile_and_no_clock(oracle: OracleTarget) -> None:
     """Short times pass by themselves."""
     assert oracle.ask("profile", namespace="n", profile="pulsar-4") == {}
     with pytest.raises(Unsupported):
@@ -85,14 +85,14 @@ def test_it_has_one_profile_and_no_clock(oracle: OracleTarget) -> None:
     assert oracle.ask("mark")["ms"] < oracle.ask("mark")["ms"]
 
 
-def test_the_first_of_a_batch_as_a_last_id(oracle: OracleTarget) -> None:
+def test_an_id_without_a_batch_index_means_the_first_message(oracle: OracleTarget) -> None:
     """The command says E0 where E0.0 is meant."""
     oracle.ask("produce", topic="t", messages=[], batch=True)
     assert oracle.ask("last-id", name="r")["id"] == [5, 0, 0]
 
 
 @pytest.mark.parametrize(("partitions", "status"), [(1, "SUCCESS"), (3, "ERROR")])
-def test_a_compaction_of_partitions_has_ended_when_each_has(
+def test_a_partitioned_compaction_ends_with_its_last_partition(
     oracle: OracleTarget, partitions: int, status: str
 ) -> None:
     """The name itself has no status; a partition that failed is the answer."""
@@ -113,7 +113,7 @@ def asked_by(oracle: OracleTarget, operation: str, **fields: object) -> list[obj
     return [last.get(name) for name in ("op", "order", "retainNullKey")]
 
 
-def test_a_strategy_is_told_with_each_run(oracle: OracleTarget) -> None:
+def test_each_run_names_its_strategy(oracle: OracleTarget) -> None:
     """A topic's strategy overrides the namespace's; without one the broker compacts itself."""
     assert asked_by(oracle, "compact") == ["compact", None, None]
     oracle.ask("strategy", namespace="public/n", order="event-time")
@@ -128,7 +128,7 @@ def test_a_strategy_is_told_with_each_run(oracle: OracleTarget) -> None:
         oracle.ask("strategy", topic=TOPIC, order="keep-n", settings={"n": "2"})
 
 
-def test_a_broker_with_an_order_of_its_own(command: str) -> None:
+def test_a_broker_with_a_different_default_strategy(command: str) -> None:
     """Its own runs are used if the case asks for its order."""
     with closing(OracleTarget(command, "EVENT_TIME")) as oracle:
         assert asked_by(oracle, "compact") == ["compact-outside", "PUBLISHING", False]
@@ -137,7 +137,7 @@ def test_a_broker_with_an_order_of_its_own(command: str) -> None:
         assert asked_by(oracle, "compact-outside")[1] == "EVENT_TIME"
 
 
-def test_stats_do_not_tell_of_runs_outside(oracle: OracleTarget) -> None:
+def test_stats_without_compaction_figures_are_accepted(oracle: OracleTarget) -> None:
     """Unknown stats are compared in vain, and fail nothing."""
     assert oracle.ask("stats", topic=TOPIC)["stats"] == {"compaction": {"removed": 1}}
     oracle.ask("compact-outside", topic=TOPIC)

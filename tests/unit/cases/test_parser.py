@@ -36,7 +36,7 @@ def plain(key: str, value: str) -> Entry:
 
 
 @pytest.mark.parametrize("module", [parser, protocol])
-def test_the_example_in_the_module_is_true(module: object) -> None:
+def test_the_docstring_example_is_true(module: object) -> None:
     """Runs the example in the docstring."""
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
@@ -62,19 +62,19 @@ def test_a_file_of_cases() -> None:
     assert second.options == ("--ledger-entries", "2")
 
 
-def test_both_profiles_when_both_are_spoken_of() -> None:
+def test_a_case_may_run_under_both_profiles() -> None:
     """A case runs once under each that it names."""
     case = one_case("a=1", "documented: status -> SUCCESS", "pulsar-4: status -> NOT_RUN")
     assert case.profiles == ("documented", "pulsar-4")
 
 
 @pytest.mark.parametrize("verb", ["restart", "kill"])
-def test_who_ends_the_broker_has_one_of_its_own(verb: str) -> None:
+def test_a_case_that_stops_the_broker_gets_a_separate_one(verb: str) -> None:
     """Others share one."""
     assert one_case("a=1", verb).own_broker
 
 
-def test_who_moves_time_says_so() -> None:
+def test_a_case_that_moves_time_is_marked() -> None:
     """Such a case gets a broker whose clock does not advance."""
     assert one_case("a=1", "advance 1d").moves_time
     assert not one_case("mark now").moves_time
@@ -159,7 +159,7 @@ def test_a_step_is_called_with_words_flags_and_options() -> None:
     assert (look.verb, look.arguments) == ("look", {"path": "stats.storageSize"})
 
 
-def test_saved_and_patient() -> None:
+def test_saved_answers_and_repeated_steps() -> None:
     """`as` saves an answer; `eventually` asks until it is as expected."""
     first, second = one_case("H as before | eventually H -> other than before").steps
     assert (first.save_as, first.patient) == ("before", False)
@@ -207,13 +207,13 @@ def test_a_case_in_one_line() -> None:
         ("BAS-01 T\n  H -> 1 2", "-:2:10: '2' is too much here"),
     ],
 )
-def test_errors_say_where_and_what(text: str, message: str) -> None:
+def test_errors_state_place_and_expectation(text: str, message: str) -> None:
     """They state line and column of the mistake, and what is allowed there."""
     with pytest.raises(NotationError) as error:
         parse(text)
     assert str(error.value).startswith(message)
 
 
-def test_every_verb_says_what_it_does() -> None:
+def test_every_verb_has_a_description() -> None:
     """The manual is made of these sentences."""
     assert [name for name, verb in VERBS.items() if not verb.action.__doc__] == []

@@ -48,7 +48,7 @@ def status(*found: str) -> Answers:
 CONFLICT = Refused("It runs.", frozenset({"409", "COMPACTION_RUNNING"}))
 
 
-def test_a_case_that_passes() -> None:
+def test_a_passing_case() -> None:
     """Each case has a namespace under its profile; entries get names when published."""
     outcome, target = run(
         "[a=1 b=2] c=3 | last-id -> E1",
@@ -126,14 +126,14 @@ def test_a_case_that_passes() -> None:
         ("id-by-time t", {}, ["a.cases:2:5: id-by-time t", "no time was marked as t"]),
     ],
 )
-def test_a_case_that_fails(steps: str, answers: Answers, details: list[str]) -> None:
+def test_a_failing_case(steps: str, answers: Answers, details: list[str]) -> None:
     """It ends at the first unexpected step, and reports the difference."""
     outcome, _ = run(steps, answers)
     assert outcome.state is State.FAIL
     assert report.details(outcome) == details
 
 
-def test_a_refusal_that_is_expected() -> None:
+def test_an_expected_refusal() -> None:
     """Compares HTTP status or reason; the case continues."""
     outcome, target = run(
         "trigger -> error 409 | trigger -> error COMPACTION_RUNNING | trigger -> error | unload",
@@ -154,7 +154,7 @@ def test_a_refusal_that_is_expected() -> None:
         ("max=2", [2]),
     ],
 )
-def test_how_many_messages_are_waited_for(expected: str, asked: list[int]) -> None:
+def test_the_number_of_awaited_messages(expected: str, asked: list[int]) -> None:
     """Waits for the expected number, then for one more that must not arrive; without a number, for
     all.
     """
@@ -165,20 +165,20 @@ def test_how_many_messages_are_waited_for(expected: str, asked: list[int]) -> No
     assert [each["max"] for operation, each in target.asked if operation == "receive"] == asked
 
 
-def test_missing_features_of_a_target_are_no_failure() -> None:
+def test_features_missing_in_a_target_are_no_failure() -> None:
     """The case ends there."""
     outcome, _ = run("terminate | unload", {"terminate": [Unsupported("There is no terminate.")]})
     assert (outcome.state, outcome.why) == (State.NOT_HERE, "There is no terminate.")
 
 
-def test_patience_asks_again() -> None:
+def test_eventually_repeats_a_step() -> None:
     """Until the answer is as expected."""
     outcome, target = run("eventually status -> SUCCESS", status("RUNNING", "RUNNING", "SUCCESS"))
     assert outcome.state is State.PASS
     assert target.operations().count("compaction-status") == 3
 
 
-def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eventually_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A case that waits in vain fails."""
     monkeypatch.setattr(runner, "PATIENCE_S", 0)
     outcome, _ = run("eventually status -> SUCCESS", status("RUNNING", "RUNNING", "RUNNING"))
@@ -195,7 +195,7 @@ def test_open_clients_are_closed_at_the_end() -> None:
     assert target.operations()[-3:] == ["release", "close", "close"]
 
 
-def test_one_line_a_case_and_a_count() -> None:
+def test_the_output_has_one_line_per_case_and_a_count() -> None:
     """As `scripts/cases` prints it."""
     (case,) = parse("ABC-01 A title\n  documented: unload\n  pulsar-4: unload\n")
     passed = Outcome(case, "pulsar-4", State.PASS, seconds=0.25)

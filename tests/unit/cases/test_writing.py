@@ -36,26 +36,26 @@ def expected(text: str) -> Any:
     return case.steps[0].expected
 
 
-def test_the_examples_in_the_module_are_true() -> None:
+def test_the_docstring_examples_are_true() -> None:
     """Runs the examples in the docstring."""
     assert doctest.testmod(writing).failed == 0
 
 
 @given(st.lists(MESSAGES, min_size=1, max_size=3))
-def test_messages_come_back(messages: list[Message]) -> None:
+def test_printed_messages_can_be_parsed(messages: list[Message]) -> None:
     """Tests any keys, values and properties."""
     assert expected("  ".join(map(message_text, messages))) == Messages(tuple(messages))
 
 
 @given(st.binary(max_size=20), st.binary(max_size=20))
-def test_bytes_come_back(key: bytes, value: bytes) -> None:
+def test_printed_bytes_can_be_parsed(key: bytes, value: bytes) -> None:
     """Tests keys written as bytes, too."""
     message = Message(base64.b64encode(key).decode(), value, is_byte_key=True)
     assert expected(message_text(message)) == Messages((message,))
 
 
 @given(TEXTS | ODD)
-def test_a_text_comes_back(text: str) -> None:
+def test_printed_text_can_be_parsed(text: str) -> None:
     """As one token."""
     (token,) = tokens(word(text), 1, 1, "-")
     assert (token.is_name, token.text) == (True, text)
@@ -65,7 +65,7 @@ def test_a_text_comes_back(text: str) -> None:
     "answer",
     ["", "a text", "nothing", "error", "SUCCESS", "7:1 or so", 5, 1.5, True, None, {"a": [1, "é"]}],
 )
-def test_values_come_back(answer: Any) -> None:
+def test_printed_values_can_be_parsed(answer: Any) -> None:
     """They equal the answers, as a case judges them."""
     judge = Judge(Names(), {})
     wanted = expected(judge.write(answer))
@@ -73,7 +73,7 @@ def test_values_come_back(answer: Any) -> None:
     assert judge.differs(wanted, answer) is None
 
 
-def test_bytes_are_told_apart() -> None:
+def test_bytes_are_told_apart_from_text() -> None:
     """They are shown as bytes if the broker distinguishes them."""
     came = {"id": [7, 0, -1], "key": "k", "value": "\ufffd", "valueB64": "/w=="}
     names = Names()

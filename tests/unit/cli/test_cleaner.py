@@ -44,7 +44,7 @@ class _Admin:
         ("READY", "t", {"cleanable_bytes": 5}, False),
     ],
 )
-def test_a_turn_that_waits_for_spark(
+def test_a_pass_waits_for_spark(
     state: str,
     topic: str,
     plan: dict[str, Any],
@@ -59,7 +59,7 @@ def test_a_turn_that_waits_for_spark(
 
 
 @pytest.mark.parametrize("wants_map", [True, False])
-def test_a_map_that_waits_for_spark(
+def test_a_map_waits_for_spark(
     wants_map: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     admin = _Admin("STARTING", kafka_pb2.CleaningPlan(topic="t"))

@@ -111,7 +111,7 @@ def test_a_run_outside_of_the_broker(data: Path, worker: FakeWorker) -> None:
     assert process.communicate(timeout=TIMEOUT_S) == ("Nothing new to compact in t.\n", "")
 
 
-def test_spark_is_waited_for_where_there_is_what_it_needs(
+def test_the_command_waits_for_spark_if_it_is_installed(
     data: Path, tmp_path: Path, broker_process: MakeBroker
 ) -> None:
     """Without Java nothing warms up if Spark is required: the error says what to install."""
@@ -133,7 +133,7 @@ def test_spark_is_waited_for_where_there_is_what_it_needs(
         assert "warming up" not in err
 
 
-def test_a_run_that_fails(data: Path, worker: FakeWorker) -> None:
+def test_a_failed_run_has_the_exit_code_of_its_error(data: Path, worker: FakeWorker) -> None:
     """Damage in a run has the exit code of damage."""
     process = compact(data, worker, "--compaction-strategy", "corrupt")
     _, err = process.communicate(timeout=TIMEOUT_S)
@@ -174,7 +174,7 @@ def test_a_killed_run_loses_nothing(
     assert (run.state, run.error_reason) == (RUN_STATE_ERROR, "BROKER_RESTARTED")
 
 
-def test_a_directory_that_is_in_use(data_dir: Path, cli: Ledgerfold) -> None:
+def test_a_directory_in_use_is_refused(data_dir: Path, cli: Ledgerfold) -> None:
     """The error names the owner, and suggests asking it."""
     assert cli("info").code == 0
     ran = ledgerfold("compact", "--data", str(data_dir), "t")
@@ -183,7 +183,7 @@ def test_a_directory_that_is_in_use(data_dir: Path, cli: Ledgerfold) -> None:
     assert "`ledgerfold compact --url HOST:PORT t`" in ran.err
 
 
-def test_a_directory_or_a_topic_that_is_not_there(data: Path, tmp_path: Path) -> None:
+def test_a_missing_directory_or_topic_is_not_created(data: Path, tmp_path: Path) -> None:
     """Neither is made."""
     missing = tmp_path / "none"
     assert ledgerfold("compact", "--data", str(missing), "t").code == 3
@@ -217,7 +217,7 @@ def test_invalid_input(cli: Ledgerfold, arguments: list[str], why: str) -> None:
     assert why in ran.err
 
 
-def test_by_a_broker_that_runs(worker: FakeWorker, broker_process: MakeBroker) -> None:
+def test_a_running_broker_compacts(worker: FakeWorker, broker_process: MakeBroker) -> None:
     """The strategy holds for the one run."""
     broker = broker_process(compactor=worker.address, environment=SECRET)
     with Client(broker.url) as client:

@@ -77,5 +77,5 @@ def test_fish(tmp_path: Path) -> None:
     assert "completion" in shell("fish", "-N", "-c", code, folder=tmp_path)
 
 
-def test_another_shell_is_refused() -> None:
+def test_an_unknown_shell_is_refused() -> None:
     assert ledgerfold("completion", "tcsh").code == 2

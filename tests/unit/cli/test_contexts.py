@@ -44,7 +44,7 @@ def test_contexts_are_set_listed_used_and_deleted() -> None:
     assert (load().current, [*load().tables]) == (None, ["local"])
 
 
-def test_a_context_has_credentials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_context_holds_credentials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Paths are absolute from there on; what a command gives has priority, and --url has none."""
     monkeypatch.chdir(folder)
     given = ("--token", "file:t", "--tls-trust-certs", "ca.pem")
@@ -71,7 +71,7 @@ def test_a_context_has_credentials(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert "file:" not in ledgerfold("context", "list").out
 
 
-def test_which_broker_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sources_of_the_brokers_address_by_priority(monkeypatch: pytest.MonkeyPatch) -> None:
     """--url, --context, LEDGERFOLD_URL, LEDGERFOLD_CONTEXT, the current context, the default."""
     assert url_of() == "127.0.0.1:7650"
     for name in ("current", "variable", "given"):

@@ -74,8 +74,8 @@ def segments(data: Path) -> list[Path]:
     return sorted((data / "ledgers").rglob("*.log"))
 
 
-def test_a_whole_directory(data: Path) -> None:
-    """0, an empty array, the sums; and no byte of it is another one afterwards."""
+def test_an_intact_directory(data: Path) -> None:
+    """The exit code is 0, the array is empty, and no byte of the directory changes."""
     before = everything(data)
     ran = ledgerfold("verify", str(data), "-o", "json")
     assert (ran.code, rows(ran)) == (0, [])
@@ -84,7 +84,7 @@ def test_a_whole_directory(data: Path) -> None:
     assert everything(data) == before
 
 
-def test_a_damaged_entry_is_told_and_given_up(data: Path) -> None:
+def test_a_damaged_entry_is_reported_and_removed(data: Path) -> None:
     """Tests the report of verify, the plan of repair, its application, and the remaining data."""
     path = segments(data)[0]
     size = path.stat().st_size // 4
@@ -114,7 +114,7 @@ def test_a_damaged_entry_is_told_and_given_up(data: Path) -> None:
     assert kept.read_bytes() == before[str(path.relative_to(data))]
 
 
-def test_a_table(data: Path) -> None:
+def test_the_output_as_a_table(data: Path) -> None:
     """For people: a line each, then the sums."""
     flip(segments(data)[0], 100)
     ran = ledgerfold("verify", str(data), "-o", "table")
@@ -181,7 +181,7 @@ HARMS = [flip_a_bit_of_the_log, empty_the_log, cut_the_log, lose_the_manifest, l
 
 
 @pytest.mark.parametrize("harm", HARMS, ids=lambda each: each.__name__)
-def test_lost_metadata_are_told_and_put_back(data: Path, harm: Callable[[Path], None]) -> None:
+def test_lost_metadata_are_reported_and_restored(data: Path, harm: Callable[[Path], None]) -> None:
     """--yes alone does not restore them; no message of a ledger is lost."""
     harm(data)
     before = everything(data)
@@ -204,7 +204,7 @@ def test_lost_metadata_are_told_and_put_back(data: Path, harm: Callable[[Path], 
     assert read(data) == [f"v{number}" for number in range(10)]
 
 
-def test_a_broker_says_that_the_metadata_have_lost_writes(data: Path) -> None:
+def test_a_broker_reports_that_the_metadata_lost_writes(data: Path) -> None:
     """It starts and removes nothing; a read of the topic gets the error."""
     cut_the_log(data)
     before = {path for path in everything(data) if path.startswith("ledgers/")}
@@ -217,9 +217,7 @@ def test_a_broker_says_that_the_metadata_have_lost_writes(data: Path) -> None:
 
 
 @pytest.mark.parametrize("is_flushed", [False, True])
-def test_every_byte_of_a_metadata_store_that_matters_is_looked_at(
-    tmp_path: Path, is_flushed: bool
-) -> None:
+def test_damage_to_any_byte_of_the_metadata_is_found(tmp_path: Path, is_flushed: bool) -> None:
     """A store of some records: a flipped byte is damage, or the records are the same."""
     folder = tmp_path / "metadata"
     pairs = RocksKeyValue(folder)
@@ -251,7 +249,7 @@ def test_every_byte_of_a_metadata_store_that_matters_is_looked_at(
 # The document
 
 
-def test_the_commands_of_the_document(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_the_document_work(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each line of its console block, in order, on a directory that is damaged."""
     steps = [step for block in document(RELIABILITY) for step in block.steps]
     commands = [each.command.split()[1:] for each in steps if each.command.startswith("ledgerfold")]
@@ -261,7 +259,7 @@ def test_the_commands_of_the_document(data: Path, monkeypatch: pytest.MonkeyPatc
     assert [ledgerfold(*each).code for each in commands] == [6, 6, 0, 0]
 
 
-def test_the_document_names_every_kind() -> None:
+def test_the_document_lists_every_kind_of_damage() -> None:
     """Tests the kinds of findings."""
     kinds = "metadata record reference unrecorded label file entry order gap sums format"
     notes = "torn-tail torn-copy aside orphan repair"

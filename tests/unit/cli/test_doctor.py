@@ -56,7 +56,7 @@ def test_python(numbers: tuple[int, ...], state: State) -> None:
     ],
 )
 def test_java(says: str, state: State, found: str, tmp_path: Path) -> None:
-    """The one of JAVA_HOME, then that on PATH; too old is as none."""
+    """Java of JAVA_HOME is checked first, then Java on PATH; an old version counts as missing."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
@@ -124,7 +124,7 @@ def test_the_version(data_dir: Path) -> None:
     assert doctor_data.owner_of(data_dir) is None
 
 
-def test_workers_that_are_left(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_left_by_an_earlier_broker(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor_data.workers(data_dir, None).state is State.OK
     remains.new_scratch(data_dir)
     monkeypatch.setattr(remains, "processes", lambda token: iter([12, 11]))

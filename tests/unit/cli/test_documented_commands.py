@@ -30,12 +30,12 @@ def commands_of(path: Path) -> list[str]:
 COMMANDS = sorted({command for path in DOCUMENTS for command in commands_of(path)})
 
 
-def test_there_are_many() -> None:
+def test_documents_contain_commands() -> None:
     assert len(COMMANDS) > 100
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_can_be_called_so(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_documented_commands_parse(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Texts may name a command without its arguments."""
     _, *words = shlex.split(command.replace("...", ""), comments=True)
     try:
@@ -44,7 +44,7 @@ def test_a_command_can_be_called_so(command: str, capsys: pytest.CaptureFixture[
         assert "the following arguments are required" in capsys.readouterr().err
 
 
-def test_a_command_can_be_wrong() -> None:
+def test_a_wrong_command_is_detected() -> None:
     """A canary."""
     with pytest.raises(SystemExit):
         make_parser().parse_args(["topics", "compcat", "t"])

@@ -17,12 +17,12 @@ def told(*arguments: str) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def test_nothing_is_the_documented_profile() -> None:
+def test_the_default_is_the_documented_profile() -> None:
     assert emulation(emulation_of(told())) == PROFILES["documented"]
 
 
 @pytest.mark.parametrize("names", [("pulsar-4", "kafka-4.1"), ("kafka-4.1", "pulsar-4")])
-def test_one_of_each_kind(names: tuple[str, str]) -> None:
+def test_one_profile_for_each_kind_of_topic(names: tuple[str, str]) -> None:
     first, second = names
     options = told("--profile", first, "--profile", second, "--emulate", "exact_backlog=true")
     values = emulation(emulation_of(options))
@@ -39,6 +39,6 @@ def test_one_of_each_kind(names: tuple[str, str]) -> None:
         ("pulsar-4", "kafka-4.1", "pulsar-4"),
     ],
 )
-def test_profiles_that_contradict_each_other(names: tuple[str, ...]) -> None:
+def test_contradictory_profiles_are_refused(names: tuple[str, ...]) -> None:
     with pytest.raises(InvalidRequest, match="at most one --profile of Pulsar"):
         emulation_of(told(*(f"--profile={each}" for each in names)))

@@ -135,7 +135,7 @@ def test_invalid_settings_are_invalid_input() -> None:
 
 
 @pytest.mark.parametrize("cls", EXPECTED, ids=lambda cls: cls.__name__)
-def test_a_command_that_raises_it_says_so(
+def test_a_command_exits_with_the_code_of_its_error(
     monkeypatch: pytest.MonkeyPatch, cls: type[LedgerfoldError]
 ) -> None:
     """A sentence on standard error, the code, nothing on standard output, no traceback."""
@@ -147,7 +147,7 @@ def test_a_command_that_raises_it_says_so(
     assert "Traceback" not in ran.err
 
 
-def test_an_interruption_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_prints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A user who interrupts a command needs no message."""
     assert ended_with(monkeypatch, KeyboardInterrupt()) == Ran(130, "", "")
 
@@ -158,7 +158,7 @@ def test_an_error_of_the_system_names_the_file(monkeypatch: pytest.MonkeyPatch) 
     assert ran == Ran(3, "", "ledgerfold: a.csv: No such file or directory\n")
 
 
-def test_a_broker_that_is_away() -> None:
+def test_a_missing_broker() -> None:
     """The error names the broker, and what to do."""
     ran = ledgerfold("--url", "127.0.0.1:1", "info")
     assert ran.code == 1
@@ -183,7 +183,7 @@ def test_a_broker_that_is_away() -> None:
     ],
 )
 def test_usage(arguments: list[str]) -> None:
-    """Arguments that cannot be meant: The exit code is 2, with a text on standard error."""
+    """For invalid arguments the exit code is 2, with a text on standard error."""
     ran = ledgerfold(*arguments)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err

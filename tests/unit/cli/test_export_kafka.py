@@ -34,7 +34,9 @@ def imported(cli: Ledgerfold, topic: str) -> None:
     assert ran.code == 0, ran.err
 
 
-def test_kafkas_files_are_written_again(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
+def test_an_export_writes_the_imported_files_again(
+    cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path
+) -> None:
     imported(cli, "again")
     # Producers whose records are as old as these are forgotten at a load.
     assert cli("topics", "unload", "again").code == 0
@@ -56,7 +58,7 @@ def test_kafkas_files_are_written_again(cli: Ledgerfold, logs: KafkaLogs, tmp_pa
     assert written["partition.metadata"] == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAw"
 
 
-def test_checkpoints_of_other_partitions_stay(cli: Ledgerfold, tmp_path: Path) -> None:
+def test_checkpoints_of_other_partitions_are_kept(cli: Ledgerfold, tmp_path: Path) -> None:
     imported(cli, "noted")
     path = tmp_path / "cleaner-offset-checkpoint"
     path.write_text("0\n2\nother 3 7\nnoted 0 1\n")
@@ -68,7 +70,9 @@ def test_checkpoints_of_other_partitions_stay(cli: Ledgerfold, tmp_path: Path) -
     assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
 
 
-def test_a_start_that_only_a_checkpoint_tells(cli: Ledgerfold, tmp_path: Path) -> None:
+def test_a_log_start_that_needs_a_checkpoint_file_is_reported(
+    cli: Ledgerfold, tmp_path: Path
+) -> None:
     """Otherwise, deleted records would silently reappear."""
     imported(cli, "started")
     assert cli("topics", "delete-records", "started", "90").code == 0
@@ -79,7 +83,7 @@ def test_a_start_that_only_a_checkpoint_tells(cli: Ledgerfold, tmp_path: Path) -
     assert "log start offset" not in again.err
 
 
-def test_where_it_cannot_go(cli: Ledgerfold, tmp_path: Path) -> None:
+def test_invalid_destinations_are_refused(cli: Ledgerfold, tmp_path: Path) -> None:
     imported(cli, "where")
     for name in ("noname", "a b-0", "..-0", f"{'a' * 250}-0", "a-99999999999"):
         ran = cli("export", "kafka-log", "where", str(tmp_path / name), "--checkpoints")
@@ -90,7 +94,7 @@ def test_where_it_cannot_go(cli: Ledgerfold, tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["where-0"]
 
 
-def test_checkpoints_that_cannot_be_read(cli: Ledgerfold, tmp_path: Path) -> None:
+def test_unreadable_checkpoints_are_refused(cli: Ledgerfold, tmp_path: Path) -> None:
     """They are seen before anything is written."""
     imported(cli, "unread")
     (tmp_path / "recovery-point-offset-checkpoint").write_text("nonsense")

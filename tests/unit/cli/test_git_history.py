@@ -59,7 +59,7 @@ def repository(new_repository: Callable[[str], Repository]) -> Repository:
     return new_repository("repository")
 
 
-def test_files_come_change_and_go(repository: Repository) -> None:
+def test_files_are_added_changed_and_deleted(repository: Repository) -> None:
     """A deletion is a tombstone, and a file that is added again exists again."""
     for name in ("kept", "changed", "deleted", "back"):
         repository.write(name)
@@ -88,8 +88,8 @@ def test_values_say_commit_mode_and_blob(repository: Repository) -> None:
     }
 
 
-def test_odd_paths(repository: Repository) -> None:
-    """Nothing in a name ends it but NUL."""
+def test_unusual_paths(repository: Repository) -> None:
+    """Only NUL ends a name."""
     names = [
         " leading and trailing ",
         'quo"ted',
@@ -118,7 +118,7 @@ def test_odd_paths(repository: Repository) -> None:
     repository.check(*names)
 
 
-def test_paths_that_are_no_utf8(repository: Repository) -> None:
+def test_paths_that_are_not_utf8(repository: Repository) -> None:
     """Their odd bytes are written as \\xNN, and two such paths stay two."""
     repository.write(b"latin-\xe9")
     repository.write(b"latin-\xe8")
@@ -129,7 +129,7 @@ def test_paths_that_are_no_utf8(repository: Repository) -> None:
     repository.check("latin-\\xe9", "folder-\\xff/a")
 
 
-def test_a_renamed_file_is_one_that_went_and_one_that_came(repository: Repository) -> None:
+def test_a_renamed_file_is_a_deletion_and_an_addition(repository: Repository) -> None:
     """Also where git is configured to find renames and copies."""
     repository.git("config", "diff.renames", "copies")
     repository.write("before", "the same content\n" * 50)
@@ -158,8 +158,8 @@ def test_modes_change(repository: Repository) -> None:
     repository.check("script", "link")
 
 
-def test_a_file_becomes_a_folder_and_back(repository: Repository) -> None:
-    """The deletion of the one does not reach the other."""
+def test_a_file_becomes_a_folder_and_a_file_again(repository: Repository) -> None:
+    """Deleting the file does not delete the folder's entries, and vice versa."""
     repository.write("a")
     repository.commit()
     repository.remove("a")
@@ -256,7 +256,7 @@ def test_commits_that_change_nothing(repository: Repository) -> None:
     repository.check("a")
 
 
-def test_settings_that_change_how_git_prints(repository: Repository) -> None:
+def test_settings_that_change_the_output_of_git(repository: Repository) -> None:
     """Tests a user's settings: colours, short ids, signatures, relative paths and quoted names."""
     for name, value in (
         ("color.ui", "always"),
@@ -294,7 +294,7 @@ def test_settings_that_change_how_git_prints(repository: Repository) -> None:
     assert found == {"é", "folder/a", "side", "main"}
 
 
-def test_from_within_a_folder(repository: Repository) -> None:
+def test_a_subfolder_of_a_repository(repository: Repository) -> None:
     """The history is the whole repository's, with paths from its top."""
     repository.write("top")
     repository.write("folder/a")
@@ -304,8 +304,8 @@ def test_from_within_a_folder(repository: Repository) -> None:
     assert found == set(tree(folder, last_commit(folder))) == {"top", "folder/a"}
 
 
-def test_more_than_one_block_of_output(repository: Repository) -> None:
-    """Fields are cut where NUL is, not where a read ended."""
+def test_output_longer_than_one_read(repository: Repository) -> None:
+    """Fields end at NUL, not at the end of a read."""
     names = [f"{'long name ' * 15}{number}" for number in range(1000)]
     for name in names:
         repository.write(name)
@@ -313,7 +313,7 @@ def test_more_than_one_block_of_output(repository: Repository) -> None:
     repository.check(*names)
 
 
-def test_shallow_clones_are_told(
+def test_a_shallow_clone_is_reported(
     repository: Repository, new_repository: Callable[[str], Repository]
 ) -> None:
     """Their history begins where it was cut, and the rule still holds."""
@@ -337,13 +337,13 @@ def test_a_folder_without_a_repository(tmp_path: Path, ask: Callable[[Path], obj
 
 
 def test_a_repository_without_commits(repository: Repository) -> None:
-    """There is nothing to show, and that is an error."""
+    """It has no history, which is an error."""
     with pytest.raises(InvalidRequest, match="git: "):
         last_commit(repository.path)
 
 
-def test_a_history_that_git_cannot_read_on(repository: Repository) -> None:
-    """Half a history is not taken for a whole one."""
+def test_a_failure_of_git_within_the_history_is_an_error(repository: Repository) -> None:
+    """An incomplete history is an error."""
     repository.write("a")
     repository.commit()
     repository.write("a", "y")

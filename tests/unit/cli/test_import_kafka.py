@@ -52,7 +52,9 @@ def told(logs: KafkaLogs, topic: str) -> list[tuple[int, int, int]]:
     ]
 
 
-def test_segments_gaps_and_times(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
+def test_segments_offsets_with_gaps_and_times_are_imported(
+    cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path
+) -> None:
     """The first does not begin at 0, one is empty, and the active one, too, far behind the rest."""
     folder = make(tmp_path / "gaps-3", {7: [8, 12], 20: [], 30: [33], 90: []})
     for name, offset in (("cleaner-offset-checkpoint", 30), ("log-start-offset-checkpoint", 9)):
@@ -69,7 +71,7 @@ def test_segments_gaps_and_times(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Pat
         assert cli("topics", "unload", "gaps").code == 0
 
 
-def test_nothing_ends_a_segment_but_the_folder(
+def test_segments_end_only_where_the_folders_do(
     cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path
 ) -> None:
     """However old its records are; the next append continues the last segment, or ends it."""
@@ -79,7 +81,7 @@ def test_nothing_ends_a_segment_but_the_folder(
     assert [base for base, _, _ in told(logs, "kept")] == [0]
 
 
-def test_an_empty_active_segment_tells_its_files_time(
+def test_an_empty_active_segment_has_the_time_of_its_file(
     cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path
 ) -> None:
     """Also after a reload, until something is appended; for a segment created here, its creation
@@ -99,9 +101,7 @@ def test_an_empty_active_segment_tells_its_files_time(
     assert told(logs, "idle")[1] == (1, 0, modified_ms)
 
 
-def test_a_segment_that_is_too_wide_is_split(
-    cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path
-) -> None:
+def test_a_too_wide_segment_is_split(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
     """The output reports it, and the split log can be exported."""
     far = 2**31
     folder = make(tmp_path / "wide-0", {0: [0, 1, far], 3 * far: [3 * far]})
@@ -116,7 +116,7 @@ def test_a_segment_that_is_too_wide_is_split(
     assert ran.code == 0, ran.err
 
 
-def test_no_segment_is_made_too_wide(logs: KafkaLogs) -> None:
+def test_an_append_beyond_the_offset_range_of_a_segment_is_refused(logs: KafkaLogs) -> None:
     logs.create("narrow", {"cleanup.policy": "compact"})
     logs.take_over("narrow", batch(0), append_time_ms=1)
     with pytest.raises(KafkaError, match=r"begins at 0: its offsets end at 2147483647\. Begin"):
@@ -147,14 +147,15 @@ LINE = AbortedTransaction(producer_id=7, first_offset=1, last_offset=5, last_sta
 
 @pytest.mark.parametrize("is_active", [False, True])
 @pytest.mark.parametrize("has_data", [False, True])
-def test_the_aborted_index_comes_whole(
+def test_the_aborted_index_is_imported_completely(
     cli: Ledgerfold,
     logs: KafkaLogs,
     tmp_path: Path,
     is_active: bool,
     has_data: bool,
 ) -> None:
-    """A cleaning took a transaction's first records, or all: its marker alone tells too little."""
+    """A cleaning removed the first records of a transaction, or all: its marker does not contain
+    the first offset."""
     name = f"index-{int(is_active)}{int(has_data)}"
     folder = make(tmp_path / f"{name}-0", {0: [0]} if is_active else {0: [0], 9: [9]})
     data = transaction(3, is_marked=False) if has_data else b""
@@ -182,7 +183,9 @@ def test_the_aborted_index_comes_whole(
     assert (out / log_file_name(0, "txnindex")).read_bytes() == aborted_bytes([LINE])
 
 
-def test_an_index_that_is_none_is_told(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
+def test_a_file_that_is_no_transaction_index_is_reported(
+    cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path
+) -> None:
     folder = make(tmp_path / "noindex-0", {0: [0]})
     (folder / log_file_name(0, "txnindex")).write_bytes(b"nonsense")
     ran = cli("import", "kafka-log", str(folder))
@@ -202,7 +205,7 @@ def test_an_index_of_other_offsets_is_refused(logs: KafkaLogs) -> None:
             logs.take_over("otherindex", b"", append_time_ms=1, aborted=told)
 
 
-def test_settings_lie_in_a_file(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
+def test_settings_come_from_a_file(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
     """Options override it, and without either the output names the defaults."""
     shown = tmp_path / "orders.txt"
     shown.write_text(
@@ -231,7 +234,7 @@ def test_settings_lie_in_a_file(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path
     assert (ran.code, "has no topic settings" in ran.err) == (2, True)
 
 
-def test_a_torn_tail_is_told(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
+def test_a_torn_tail_is_reported(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
     folder = make(tmp_path / "torn-0", {0: [0], 1: [1, 2]})
     path = folder / log_file_name(1)
     path.write_bytes(path.read_bytes()[:-5])
@@ -241,7 +244,9 @@ def test_a_torn_tail_is_told(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -
     assert logs.describe("torn").log_end_offset == 2
 
 
-def test_half_a_log_is_none(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
+def test_a_damaged_log_is_not_imported_in_part(
+    cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path
+) -> None:
     folder = make(tmp_path / "half-0", {0: [0, 1], 2: [2]})
     path = folder / log_file_name(0)
     path.write_bytes(path.read_bytes()[:-5])
@@ -253,7 +258,9 @@ def test_half_a_log_is_none(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) ->
         logs.describe("half")
 
 
-def test_a_log_that_starts_behind_its_end(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
+def test_a_log_whose_start_is_after_its_end(
+    cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path
+) -> None:
     """Kafka loads it as empty; it continues at its start."""
     folder = make(tmp_path / "behind-0", {0: [0, 1], 2: [2]})
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nbehind 0 40\n")
@@ -275,7 +282,7 @@ def test_a_checkpoint_that_cannot_be_read(cli: Ledgerfold, tmp_path: Path, text:
     assert (ran.code, "cleaner-offset-checkpoint is damaged at byte" in ran.err) == (6, True)
 
 
-def test_a_checkpoint_below_zero_is_none(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
+def test_a_negative_checkpoint_is_ignored(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
     folder = make(tmp_path / "below-0", {0: [0, 1]})
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\nbelow 0 -4\n")
     ran = cli("import", "kafka-log", str(folder))
@@ -283,7 +290,7 @@ def test_a_checkpoint_below_zero_is_none(cli: Ledgerfold, logs: KafkaLogs, tmp_p
     assert not logs.describe("below").HasField("checkpoint")
 
 
-def test_a_broker_that_dies_on_the_way(
+def test_a_broker_that_ends_during_the_import(
     logs: KafkaLogs,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -305,7 +312,7 @@ def test_a_broker_that_dies_on_the_way(
     assert "A part of dying may be left" in capsys.readouterr().err
 
 
-def test_options_that_are_not_for_a_folder(cli: Ledgerfold, tmp_path: Path) -> None:
+def test_options_that_do_not_fit_the_input_are_refused(cli: Ledgerfold, tmp_path: Path) -> None:
     assert cli("import", "kafka-log").code == 2
     assert cli("import", "kafka-log", str(tmp_path), "--key", "id").code == 2
     assert cli("import", str(tmp_path / "a.csv"), "--key", "id", "--config", "a=b").code == 2
@@ -314,7 +321,7 @@ def test_options_that_are_not_for_a_folder(cli: Ledgerfold, tmp_path: Path) -> N
         settings_of(["segment.ms"])
 
 
-def test_a_segment_cannot_begin_before_the_end(logs: KafkaLogs) -> None:
+def test_a_segment_cannot_begin_below_the_end(logs: KafkaLogs) -> None:
     logs.create("ends", {"cleanup.policy": "compact"})
     logs.take_over("ends", batch(5), append_time_ms=1)
     with pytest.raises(KafkaError, match="cannot begin at 5: the log's end is 6"):

@@ -62,7 +62,7 @@ def json_row(line: str, *wanted: str) -> Row:
         (b"id\n" + b"x" * 200_000, [(2, {"id": "x" * 200_000})]),
     ],
 )
-def test_csv(text: bytes, expected: list[tuple[int, dict[str, Any]]]) -> None:
+def test_csv_rows(text: bytes, expected: list[tuple[int, dict[str, Any]]]) -> None:
     """Quotes, line breaks in them, a byte order mark, empty lines; rows know their first line."""
     assert rows(text) == expected
 
@@ -83,7 +83,7 @@ def test_csv(text: bytes, expected: list[tuple[int, dict[str, Any]]]) -> None:
         (b"id\n" + b"x" * (17 * 1024 * 1024), "Line 2 is not valid CSV"),
     ],
 )
-def test_bad_csv(text: bytes, wrong: str) -> None:
+def test_invalid_csv(text: bytes, wrong: str) -> None:
     """The line where the row begins is named, and nothing is guessed."""
     with pytest.raises(InvalidRequest, match=wrong):
         rows(text, "csv", "id")
@@ -119,7 +119,7 @@ def test_json_lines(text: bytes, expected: list[tuple[int, dict[str, Any]]]) -> 
         (b"[" * 100_000, "Line 1 is not valid JSON"),
     ],
 )
-def test_bad_json_lines(text: bytes, wrong: str) -> None:
+def test_invalid_json_lines(text: bytes, wrong: str) -> None:
     """The line is named."""
     with pytest.raises(InvalidRequest, match=wrong):
         rows(text, "jsonl", "id")
@@ -129,7 +129,7 @@ FIELDS = st.lists(st.text(max_size=8), min_size=1, max_size=4, unique=True)
 
 
 @given(FIELDS, st.data())
-def test_whatever_csv_can_say_is_read_back(names: list[str], data: st.DataObject) -> None:
+def test_any_csv_is_read_back(names: list[str], data: st.DataObject) -> None:
     """Tests the output of Python's writer, with line breaks and quotes."""
     values = data.draw(
         st.lists(st.lists(st.text(max_size=8), min_size=len(names), max_size=len(names)))
@@ -152,7 +152,7 @@ def test_whatever_csv_can_say_is_read_back(names: list[str], data: st.DataObject
         '{"id": 1, "a": [{"b": null}, [ ], "},"]}',
     ],
 )
-def test_a_json_line_is_published_as_it_is(line: str) -> None:
+def test_a_json_line_is_published_unchanged(line: str) -> None:
     """The bytes are unchanged: numbers, repeated names, spaces, escapes."""
     for ending in ("", "\n", "\r\n"):
         row = json_row(line + ending, "id")
@@ -204,8 +204,8 @@ def test_the_text_of_a_field(raw: str, text: str) -> None:
         ),
     )
 )
-def test_whatever_json_can_say_is_taken_apart(fields: dict[str, Any]) -> None:
-    """Each text read as JSON, or as the string that it is, is the field again."""
+def test_any_json_field_is_extracted(fields: dict[str, Any]) -> None:
+    """Each text, parsed as JSON or taken as a string, equals the field."""
     row = json_row(json.dumps(fields) + "\n")
     assert row.texts.keys() == fields.keys()
     for name, text in row.texts.items():
@@ -214,21 +214,21 @@ def test_whatever_json_can_say_is_taken_apart(fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("line", ["{}", '{"id":null}', '{"id":""}', '{"Id":"1"}'])
-def test_a_row_without_its_key(line: str) -> None:
-    """It would be one of a million that lose all but the last."""
+def test_a_row_without_its_key_field_is_rejected(line: str) -> None:
+    """Rows without a key would supersede one another."""
     with pytest.raises(InvalidRequest, match="Line 1 has no 'id'"):
         message_of_row(json_row(line), RowRules("id"))
 
 
 @pytest.mark.parametrize("rules", [RowRules("id"), RowRules("x", value="id")])
-def test_half_a_character_is_no_text(rules: RowRules) -> None:
-    """UTF-8 cannot say it; it must not become some byte."""
+def test_an_incomplete_character_is_rejected(rules: RowRules) -> None:
+    """UTF-8 cannot encode it, and it must not become another byte."""
     for half in (r"\ud800", r"\udcff"):
         with pytest.raises(InvalidRequest, match="Line 1: 'id' is not valid Unicode"):
             message_of_row(json_row(f'{{"id": "{half}", "x": 1}}'), rules)
 
 
-def test_a_field_as_the_value() -> None:
+def test_a_field_is_used_as_the_value() -> None:
     """Null is a tombstone, empty is empty; it must be there."""
     rules = RowRules("id", value="v")
     assert message_of_row(json_row('{"id":1,"v":null}'), rules).value is None
@@ -270,7 +270,7 @@ def test_invalid_event_times(at: str) -> None:
 # With a broker.
 
 
-def test_a_file_becomes_a_topic_of_its_name(cli: Ledgerfold, topic: str, tmp_path: Path) -> None:
+def test_a_file_is_imported_into_a_topic(cli: Ledgerfold, topic: str, tmp_path: Path) -> None:
     """In the order of the rows, with tombstones and event times."""
     path = tmp_path / f"{topic}.csv"
     path.write_text("id,at,gone\n1,5,\n2,6,yes\n1,7,\n")
@@ -288,7 +288,7 @@ def test_a_file_becomes_a_topic_of_its_name(cli: Ledgerfold, topic: str, tmp_pat
     assert json.loads(found[2]["value"]) == {"id": "1", "at": "7", "gone": ""}
 
 
-def test_rows_before_a_bad_one_are_imported(cli: Ledgerfold, topic: str) -> None:
+def test_rows_before_an_invalid_one_are_imported(cli: Ledgerfold, topic: str) -> None:
     """The error states how many."""
     text = b'{"id": 1}\n{"id": 2}\noops\n{"id": 4}\n'
     ran = cli("import", "-", "--format", "jsonl", "--key", "id", "--topic", topic, stdin=text)
@@ -305,7 +305,7 @@ def test_rows_before_a_bad_one_are_imported(cli: Ledgerfold, topic: str) -> None
 
 @pytest.mark.parametrize("partitions", [0, 3])
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_import_says_how_to_go_on(
+def test_an_interrupted_import_prints_how_to_continue(
     cli: Ledgerfold, url: str, topic: str, partitions: int, ending: signal.Signals
 ) -> None:
     """The suggested command imports the remaining rows, and none twice."""
@@ -336,7 +336,7 @@ def test_an_interrupted_import_says_how_to_go_on(
     assert sorted(keys, key=int) == [str(number) for number in range(3000)]
 
 
-def test_receipts_may_come_in_any_order() -> None:
+def test_receipts_may_arrive_in_any_order() -> None:
     """Up to the first row without one, no row need be read again."""
     importing = _Import(RowRules("id"), skips=False, passed=10)
     assert importing.imported == 10
@@ -371,8 +371,8 @@ def test_bad_rows_can_be_skipped(cli: Ledgerfold, topic: str, format_: str, text
     assert [row["key"] for row in cli("read", topic, "--until-end").rows] == ["1", "2", "3"]
 
 
-def test_a_field_becomes_the_value(cli: Ledgerfold, topic: str, tmp_path: Path) -> None:
-    """Its text alone."""
+def test_the_value_of_a_row_is_the_fields_text(cli: Ledgerfold, topic: str, tmp_path: Path) -> None:
+    """The value is the field's text only."""
     path = tmp_path / "prices.jsonl"
     path.write_text('{"id":1.10,"price":2.50}\n{"id":2,"price":null}\n')
     ran = cli("import", str(path), "--key", "id", "--value", "price", "--topic", topic)
@@ -381,8 +381,8 @@ def test_a_field_becomes_the_value(cli: Ledgerfold, topic: str, tmp_path: Path) 
     assert [(row["key"], row["value"]) for row in found] == [("1.10", "2.50"), ("2", None)]
 
 
-def test_an_empty_file_is_no_rows(cli: Ledgerfold, topic: str, tmp_path: Path) -> None:
-    """And no error."""
+def test_an_empty_file_imports_nothing(cli: Ledgerfold, topic: str, tmp_path: Path) -> None:
+    """It is not an error."""
     path = tmp_path / "empty.jsonl"
     path.touch()
     ran = cli("import", str(path), "--key", "id", "--topic", topic)
@@ -400,7 +400,7 @@ def test_an_empty_file_is_no_rows(cli: Ledgerfold, topic: str, tmp_path: Path) -
         (["no.csv"], 2, "--key"),
     ],
 )
-def test_mistakes_in_the_command(
+def test_mistakes_in_the_command_are_reported_first(
     cli: Ledgerfold, arguments: list[str], code: int, wrong: str
 ) -> None:
     """They are reported before anything is sent."""

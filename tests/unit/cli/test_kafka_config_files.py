@@ -49,7 +49,7 @@ def test_settings_of_other_parts_are_ignored_and_counted(
     assert capsys.readouterr().err == told
 
 
-def test_a_mistyped_name_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistyped_name_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Files are in Latin-1, as Java reads them."""
     path = tmp_path / "typed.properties"
     path.write_bytes(b"# Caf\xe9\nlog.cleaner.thread=2\nbroker.id=1\n")
@@ -58,7 +58,7 @@ def test_a_mistyped_name_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == told
 
 
-def test_of_what_is_said_twice_the_last_counts(path: Path) -> None:
+def test_the_last_of_several_values_counts(path: Path) -> None:
     assert config(path, "log.roll.hours=5")["log.roll.hours"] == "5"
     assert config("log.roll.hours=5", path)["log.roll.hours"] == "1"
     assert config() == {}
@@ -90,12 +90,12 @@ def test_invalid_settings_are_reported_before_the_start(path: Path, tmp_path: Pa
         ("a=1\\\n# no comment", {"a": "1# no comment"}),
     ],
 )
-def test_properties_are_read_as_java_does(text: str, pairs: dict[str, str]) -> None:
+def test_properties_files_are_parsed_as_by_java(text: str, pairs: dict[str, str]) -> None:
     assert read_properties(text) == pairs
 
 
 @pytest.mark.process
-def test_a_broker_has_them(path: Path, tmp_path: Path) -> None:
+def test_a_broker_applies_the_settings(path: Path, tmp_path: Path) -> None:
     arguments = ("--compactor", "off", "--kafka-config", str(path))
     with BrokerProcess(tmp_path / "data", arguments=arguments) as broker:
         cli = ("--url", broker.url)

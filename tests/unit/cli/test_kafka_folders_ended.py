@@ -33,13 +33,13 @@ def ended(url: str, *arguments: str) -> int:
     return subprocess.run(command, capture_output=True, timeout=60, check=False).returncode
 
 
-def test_half_an_import_is_none(url: str) -> None:
+def test_an_ended_import_leaves_no_topic(url: str) -> None:
     assert ended(url, "import", "kafka-log", str(GOLDEN), "--topic", "ended-half") == 130
     with KafkaLogs(url) as logs, pytest.raises(TopicNotFound):
         logs.describe("ended-half")
 
 
-def test_the_cleaner_goes_on_behind_half_an_export(
+def test_the_cleaner_continues_after_an_ended_export(
     cli: Ledgerfold, url: str, tmp_path: Path
 ) -> None:
     assert cli("import", "kafka-log", str(GOLDEN), "--topic", "ended-out").code == 0

@@ -50,7 +50,7 @@ def described(cli: Ledgerfold, topic: str) -> dict[str, Any]:
 # messages
 
 
-def test_times_beyond_the_calendar_are_told(cli: Ledgerfold, topic: str) -> None:
+def test_times_beyond_the_calendar_are_printed(cli: Ledgerfold, topic: str) -> None:
     """Kafka takes any time, and no time is -1."""
     far = "message.timestamp.after.max.ms=9223372036854775807"
     assert cli("topics", "create", topic, *CALM, "--config", far).code == 0
@@ -73,7 +73,9 @@ def test_ids_are_offsets(cli: Ledgerfold, kafka: str) -> None:
     assert cli("topics", "get-message-id", kafka, "-d", "0").out == "0:0\n"
 
 
-def test_fields_that_no_message_of_the_kind_has(cli: Ledgerfold, kafka: str, topic: str) -> None:
+def test_options_for_the_other_kind_of_topic_are_refused(
+    cli: Ledgerfold, kafka: str, topic: str
+) -> None:
     """A Kafka topic's ids are of ledger 0; a Pulsar topic has no offsets and no transactions."""
     ran = cli("read", kafka, "-m", "3:2", "--until-end")
     assert (ran.code, "has the id 0:N" in ran.err) == (2, True), ran.err
@@ -85,7 +87,7 @@ def test_fields_that_no_message_of_the_kind_has(cli: Ledgerfold, kafka: str, top
         assert (ran.code, ran.out) == (1, "")
 
 
-def test_an_offset_that_the_log_does_not_have(cli: Ledgerfold, kafka: str) -> None:
+def test_an_offset_outside_of_the_log(cli: Ledgerfold, kafka: str) -> None:
     """Above its end, or below its start, in Kafka's words."""
     assert "log segments in the range 0 to 4" in cli("read", kafka, "--offset", "5").err
     assert cli("topics", "delete-records", kafka, "2").out == "The log begins at offset 2.\n"
@@ -118,7 +120,7 @@ def test_a_record_without_a_key_is_refused(cli: Ledgerfold, untouched: str) -> N
 # settings
 
 
-def test_settings_are_set_told_and_taken_back(cli: Ledgerfold, kafka: str) -> None:
+def test_settings_are_set_listed_and_removed(cli: Ledgerfold, kafka: str) -> None:
     assert cli("topics", "set-config", kafka, "segment.ms=60000", "retention.bytes=5").code == 0
     own = {row["name"]: row["value"] for row in cli("topics", "get-config", kafka, "--set").rows}
     assert own == {
@@ -150,7 +152,7 @@ def test_settings_are_set_told_and_taken_back(cli: Ledgerfold, kafka: str) -> No
         ("segment.ms", 2, "expected NAME=VALUE"),
     ],
 )
-def test_settings_that_kafka_rejects_are_rejected_in_its_words(
+def test_invalid_settings_get_kafkas_error(
     cli: Ledgerfold, untouched: str, pair: str, code: int, says: str
 ) -> None:
     """None of the settings of the command are applied."""
@@ -167,13 +169,15 @@ def test_settings_that_kafka_rejects_are_rejected_in_its_words(
         ["--cleanup-policy", "compact", "--config", "segment.ms=5", "--config", "segment.ms=6"],
     ],
 )
-def test_a_kafka_topic_has_one_policy(cli: Ledgerfold, topic: str, arguments: list[str]) -> None:
+def test_contradictory_options_create_no_topic(
+    cli: Ledgerfold, topic: str, arguments: list[str]
+) -> None:
     assert cli("topics", "create", topic, *arguments).code == 2
     assert cli("topics", "create", topic, "--cleanup-policy", "wrong").code == 2
     assert cli("topics", "stats", topic).code == 3
 
 
-def test_the_brokers_settings(cli: Ledgerfold, kafka: str) -> None:
+def test_settings_of_the_broker_change(cli: Ledgerfold, kafka: str) -> None:
     """Tests the settings that Kafka can change on a running broker; a topic inherits them."""
     assert cli("cleaner", "set-config", "log.index.interval.bytes=8192").code == 0
     own = cli("cleaner", "get-config", "--set").rows
@@ -188,7 +192,7 @@ def test_the_brokers_settings(cli: Ledgerfold, kafka: str) -> None:
     assert (ran.code, "Cannot update these configs dynamically" in ran.err) == (2, True)
 
 
-def test_partitions_are_kafka_topics(cli: Ledgerfold, topic: str) -> None:
+def test_partitions_of_a_kafka_topic_are_kafka_topics(cli: Ledgerfold, topic: str) -> None:
     """Also later partitions, with the settings of the topic."""
     assert cli("topics", "create-partitioned-topic", topic, "-p", "2", *CALM).code == 0
     assert cli("topics", "set-config", topic, "segment.ms=5000").code == 0
@@ -216,14 +220,14 @@ def test_a_log_is_described(cli: Ledgerfold, kafka: str) -> None:
     assert "batches" not in shown
 
 
-def test_a_page_of_batches_begins_where_it_is_told(cli: Ledgerfold, kafka: str) -> None:
+def test_a_page_of_batches_begins_at_the_given_offset(cli: Ledgerfold, kafka: str) -> None:
     assert described(cli, kafka)["more_from"] is None
     document = json.loads(cli("topics", "describe-log", kafka, "--from", "3").out)
     assert [each["base_offset"] for each in document["batches"]] == [3]
     assert cli("topics", "describe-log", kafka, "--from", "-1").code == 2
 
 
-def test_stats_have_kafkas_figures(cli: Ledgerfold, kafka: str) -> None:
+def test_stats_show_kafkas_figures(cli: Ledgerfold, kafka: str) -> None:
     stats = json.loads(cli("topics", "stats", kafka).out)
     assert (stats["msgInCounter"], stats["kafka"]["logEndOffset"]) == (4, 4)
     internal = json.loads(cli("topics", "stats-internal", kafka).out)
@@ -233,7 +237,7 @@ def test_stats_have_kafkas_figures(cli: Ledgerfold, kafka: str) -> None:
 # the cleaner
 
 
-def test_a_plan_tells_tail_head_and_bounds(cli: Ledgerfold, kafka: str) -> None:
+def test_a_plan_shows_tail_head_and_bounds(cli: Ledgerfold, kafka: str) -> None:
     (plan,) = cli("cleaner", "plan", kafka).rows
     assert (plan["log"], plan["tail"], plan["head"]) == ([0, 4], [0, 0], [0, 3])
     assert (plan["ratio"], plan["bound_by"]) == (1.0, "active segment")
@@ -242,7 +246,7 @@ def test_a_plan_tells_tail_head_and_bounds(cli: Ledgerfold, kafka: str) -> None:
     assert "head                      0 to 3\n" in shown
 
 
-def test_nothing_to_clean_says_why_of_each_log(cli: Ledgerfold, kafka: str) -> None:
+def test_a_plan_states_why_each_log_is_not_cleaned(cli: Ledgerfold, kafka: str) -> None:
     (turn,) = cli("cleaner", "run").rows
     assert turn["cleaned"] is None
     whys = {each["topic"]: each["why_not"] for each in turn["logs"]}
@@ -250,7 +254,7 @@ def test_nothing_to_clean_says_why_of_each_log(cli: Ledgerfold, kafka: str) -> N
     assert whys[name] == "not dirtier than min.cleanable.dirty.ratio: 1 to 1"
 
 
-def test_without_a_compactor_a_turn_fails(cli: Ledgerfold, kafka: str) -> None:
+def test_without_a_compactor_a_pass_fails(cli: Ledgerfold, kafka: str) -> None:
     """The log is unchanged and not marked uncleanable."""
     ran = cli("cleaner", "run", "--topic", kafka)
     assert (ran.code, "compactor" in ran.err.lower()) == (1, True)
@@ -282,7 +286,7 @@ def test_status_and_checkpoint(cli: Ledgerfold, kafka: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["user events", "ümlaut", "a" * 250, "a%b"])
-def test_a_name_that_kafka_refuses(cli: Ledgerfold, name: str) -> None:
+def test_a_name_that_kafka_refuses_is_rejected(cli: Ledgerfold, name: str) -> None:
     """A line of a checkpoint file could not be read with it."""
     for verb in (("create",), ("create-partitioned-topic", "-p", "2")):
         ran = cli("topics", *verb, name, *CALM)
@@ -290,7 +294,7 @@ def test_a_name_that_kafka_refuses(cli: Ledgerfold, name: str) -> None:
     assert cli("topics", "create", name).code == 0
 
 
-def test_settings_are_changed_of_all_partitions_or_of_none(cli: Ledgerfold, topic: str) -> None:
+def test_settings_change_on_all_partitions_or_on_none(cli: Ledgerfold, topic: str) -> None:
     assert cli("topics", "create-partitioned-topic", topic, "-p", "2", *CALM).code == 0
     last = f"{topic}-partition-1"
     assert cli("topics", "set-config", last, "max.compaction.lag.ms=50").code == 0
@@ -300,7 +304,7 @@ def test_settings_are_changed_of_all_partitions_or_of_none(cli: Ledgerfold, topi
     assert told.out == "0\n"
 
 
-def test_a_partitioned_topics_name_stands_for_each_partition(cli: Ledgerfold, topic: str) -> None:
+def test_verbs_on_a_partitioned_topic_apply_to_each_partition(cli: Ledgerfold, topic: str) -> None:
     assert cli("topics", "create-partitioned-topic", topic, "-p", "2", *CALM).code == 0
     names = [f"{topic}-partition-{at}" for at in range(2)]
     for at, name in enumerate(names):
@@ -330,9 +334,7 @@ def test_a_partitioned_topics_name_stands_for_each_partition(cli: Ledgerfold, to
 
 
 @pytest.mark.parametrize("paused", [0, 1])
-def test_resume_reaches_the_partitions_that_are_paused(
-    cli: Ledgerfold, topic: str, paused: int
-) -> None:
+def test_resume_applies_to_paused_partitions(cli: Ledgerfold, topic: str, paused: int) -> None:
     assert cli("topics", "create-partitioned-topic", topic, "-p", "2", *CALM).code == 0
     assert cli("cleaner", "pause", f"{topic}-partition-{paused}").code == 0
     resumed = cli("cleaner", "resume", topic)
@@ -362,7 +364,7 @@ def test_resume_reaches_the_partitions_that_are_paused(
         ["read", "--read-compacted"],
     ],
 )
-def test_verbs_for_pulsar_topics_alone(
+def test_verbs_that_kafka_topics_reject(
     cli: Ledgerfold, untouched: str, arguments: list[str]
 ) -> None:
     """The error says what to do."""
@@ -381,7 +383,7 @@ def test_verbs_for_pulsar_topics_alone(
         ["cleaner", "pause"],
     ],
 )
-def test_verbs_for_kafka_topics_alone(cli: Ledgerfold, topic: str, arguments: list[str]) -> None:
+def test_verbs_that_pulsar_topics_reject(cli: Ledgerfold, topic: str, arguments: list[str]) -> None:
     assert cli(*arguments, topic).code == 3
     assert cli("topics", "create", topic).code == 0
     ran = cli(*arguments, topic)

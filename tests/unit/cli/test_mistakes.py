@@ -26,14 +26,14 @@ from tests.support.command_line import ledgerfold
         (["read", "t", "--zzzzzz"], "(unknown option --zzzzzz.)"),
     ],
 )
-def test_a_mistake_in_typing(arguments: list[str], says: str) -> None:
+def test_a_typing_error_shows_the_likely_command(arguments: list[str], says: str) -> None:
     """Shows the usage and the likely command."""
     ran = ledgerfold(*arguments)
     assert (ran.code, ran.out) == (2, "")
     assert says in ran.err
 
 
-def test_no_hint_without_a_mistake() -> None:
+def test_no_hint_without_a_typing_error() -> None:
     """A known option may be shortened; text after `--` is no option."""
     assert "unknown option" not in ledgerfold("serve", "--dat").err
     assert "unknown option" not in ledgerfold("topics", "delete", "--", "t", "--x").err
@@ -49,13 +49,13 @@ def test_no_hint_without_a_mistake() -> None:
         ["--url", "h:0", "topics", "--url", "h:2", "list", "--url", "h:1"],
     ],
 )
-def test_the_broker_is_named_at_any_level(arguments: list[str]) -> None:
+def test_the_url_is_accepted_at_any_level(arguments: list[str]) -> None:
     """The last one counts."""
     assert make_parser().parse_args(arguments).url == "h:1"
 
 
-def test_a_name_that_is_no_text() -> None:
-    """An error says so: a request could not carry it."""
+def test_a_name_that_is_not_text_is_rejected() -> None:
+    """It cannot be sent in a request, so it is an error."""
     ran = ledgerfold("topics", "stats", "t\udcff")
     assert ran.code == 2
     assert "is not valid UTF-8" in ran.err

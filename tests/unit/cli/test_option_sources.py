@@ -106,9 +106,7 @@ def test_repeated_options(config: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert options["kafka_config"] == expected
 
 
-def test_options_that_exclude_each_other_count_as_one(
-    config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exclusive_options_count_as_one(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config.write_text('data = "d"\ncompaction-strategy = "newest"')
     monkeypatch.setenv("LEDGERFOLD_COMPACTOR_TYPE", "EVENT_TIME")
     assert serve("--config", str(config))["compaction_strategy"] == "EVENT_TIME"
@@ -145,7 +143,7 @@ def test_options_that_exclude_each_other_count_as_one(
         ("#" * (CONFIG_BYTES_MAX + 1), "has more than 1,048,576 bytes."),
     ],
 )
-def test_a_file_that_is_refused(text: str, wrong: str, config: Path) -> None:
+def test_an_invalid_file_is_refused(text: str, wrong: str, config: Path) -> None:
     """By name and reason; nothing is started."""
     config.write_text(text)
     with pytest.raises(InvalidRequest, match=wrong) as refused:
@@ -153,7 +151,7 @@ def test_a_file_that_is_refused(text: str, wrong: str, config: Path) -> None:
     assert str(config) in str(refused.value)
 
 
-def test_a_file_that_is_not_utf8(config: Path) -> None:
+def test_a_file_that_is_not_utf8_is_refused(config: Path) -> None:
     config.write_bytes(b'listen = "\xff"')
     with pytest.raises(InvalidRequest, match="is not valid TOML"):
         serve("--data", "d", "--config", str(config))
@@ -168,7 +166,7 @@ def test_a_file_that_is_not_utf8(config: Path) -> None:
         ("LEDGERFOLD_COMPACTOR_NICE", "20", "LEDGERFOLD_COMPACTOR_NICE: invalid choice: 20"),
     ],
 )
-def test_a_variable_that_is_refused(
+def test_an_invalid_variable_is_refused(
     variable: str, text: str, wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, text)
@@ -198,6 +196,6 @@ def test_every_option_has_one_key_and_one_variable() -> None:
     assert len(options) > 40
 
 
-def test_the_document_has_the_order() -> None:
+def test_the_document_lists_the_sources_in_order() -> None:
     text = (ROOT / "docs/CONFIGURATION.md").read_text()
     assert "`serve --config FILE`" in text

@@ -77,7 +77,7 @@ def test_a_message_as_json() -> None:
     assert message_row(message(b"v", plain=False))["id"] == "12:3:-1:0"
 
 
-def test_a_line_of_json_says_what_the_standard_library_says() -> None:
+def test_a_line_of_json_equals_the_standard_librarys() -> None:
     """Also what the fast encoder refuses: text that is not Unicode, and huge numbers."""
     for document in ({"a": ["é", None, 1.5]}, {"file": "\udcff"}, {"n": 2**80}, {}):
         assert json.loads(to_json(document)) == document
@@ -111,7 +111,7 @@ def test_keys_and_values_as_json(key: bytes | None, value: bytes | None, row: An
 
 
 @given(st.binary(max_size=20), st.none() | st.binary(max_size=20))
-def test_a_message_can_be_had_back_from_its_json(key: bytes, value: bytes | None) -> None:
+def test_a_message_can_be_restored_from_its_json(key: bytes, value: bytes | None) -> None:
     """Tests any bytes."""
     row = json.loads(json.dumps(message_row(message(value, key))))
 
@@ -137,14 +137,14 @@ def test_a_message_can_be_had_back_from_its_json(key: bytes, value: bytes | None
         (b"\xff", b"\xfe", "12:3           base64:/w==          base64:/g=="),
     ],
 )
-def test_a_message_for_people(key: bytes | None, value: bytes | None, line: str) -> None:
-    """On one line, and no byte of it steers the terminal."""
+def test_a_message_on_a_terminal(key: bytes | None, value: bytes | None, line: str) -> None:
+    """It takes one line, and contains no control characters."""
     assert message_text(message(value, key)) == line
 
 
 @given(st.text())
 def test_printable_text_stays_on_its_line(text: str) -> None:
-    """No control character is left, all others are."""
+    """Control characters are escaped, all others are kept."""
     shown = printable(text)
     assert shown.splitlines() in ([shown], [])
     assert not any(unicodedata.category(each) == "Cc" for each in shown)
@@ -167,7 +167,7 @@ def test_a_table() -> None:
     ]
 
 
-def test_rows_in_a_pipe_are_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_gets_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
     """One object a line, as each arrives; non-Latin text is unescaped."""
     print_rows(options(None), ({"n": n, "s": "é"} for n in range(2)))
     assert capsys.readouterr().out == '{"n":0,"s":"é"}\n{"n":1,"s":"é"}\n'
@@ -175,7 +175,7 @@ def test_rows_in_a_pipe_are_json_lines(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr() == ("", "")
 
 
-def test_rows_on_a_terminal_are_a_table(
+def test_a_terminal_gets_a_table(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unless -o says otherwise; "no rows" goes to standard error."""
@@ -201,7 +201,7 @@ def test_rows_before_an_error_are_shown(capsys: pytest.CaptureFixture[str], outp
 
 
 @pytest.mark.parametrize("output", ["text", "jsonl", None])
-def test_a_message_a_line(capsys: pytest.CaptureFixture[str], output: str | None) -> None:
+def test_each_message_has_one_line(capsys: pytest.CaptureFixture[str], output: str | None) -> None:
     """Tests any contents."""
     print_messages(output, message(b"a\nb"), message(b"c"))
     lines = capsys.readouterr().out.splitlines()
@@ -220,7 +220,7 @@ def test_json_is_one_array(capsys: pytest.CaptureFixture[str], count: int) -> No
     assert json.loads(capsys.readouterr().out) == [message_row(message(b"v"))] * count
 
 
-def test_an_array_is_closed_where_an_error_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_closes_the_array(capsys: pytest.CaptureFixture[str]) -> None:
     """Rows before the error can be parsed."""
 
     def messages() -> Iterator[Message]:
@@ -235,7 +235,7 @@ def test_an_array_is_closed_where_an_error_ends_it(capsys: pytest.CaptureFixture
 RUN = {"run": 7, "topic": "t" * 50, "state": "success", "error": "e" * 30}
 
 
-def test_a_table_that_is_too_wide() -> None:
+def test_a_wide_table_is_cut() -> None:
     """Its widest texts are cut, with a mark; numbers and short texts stay."""
     lines = aligned([RUN, {**RUN, "topic": "漢" * 25}], 70).splitlines()
     assert lines == [
@@ -246,7 +246,7 @@ def test_a_table_that_is_too_wide() -> None:
     assert aligned([RUN], 101) == aligned([RUN])
 
 
-def test_a_table_with_too_little_room() -> None:
+def test_a_narrow_terminal_gets_blocks() -> None:
     """Each row becomes a block, and no line of it is too wide."""
     assert aligned([RUN, RUN], 40).splitlines() == [
         "run    7",
@@ -265,7 +265,7 @@ def test_a_table_with_too_little_room() -> None:
     st.lists(st.tuples(st.text(max_size=60), st.integers(), st.text(max_size=60)), min_size=1),
     st.integers(20, 120),
 )
-def test_nothing_is_wider_than_it_may_be(found: list[tuple[str, int, str]], width: int) -> None:
+def test_no_line_exceeds_the_width(found: list[tuple[str, int, str]], width: int) -> None:
     """Tests any contents; a line that fits is whole."""
     rows = [dict(zip(("a", "number", "b"), each, strict=True)) for each in found]
     shown, whole = aligned(rows, width).splitlines(), aligned(rows).splitlines()
@@ -274,7 +274,7 @@ def test_nothing_is_wider_than_it_may_be(found: list[tuple[str, int, str]], widt
         assert shown == whole
 
 
-def test_a_long_value_on_a_terminal(
+def test_a_long_value_is_cut_on_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One line of it; all of it with --no-truncate, and where no terminal is."""
@@ -288,7 +288,7 @@ def test_a_long_value_on_a_terminal(
     assert width_of(options(None, no_truncate=True)) is None
 
 
-def test_text_that_the_terminal_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_that_the_terminal_cannot_encode_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key in another script is escaped where the locale knows only ASCII, and ends nothing."""
     from ledgerfold.broker.cli.main import main
 

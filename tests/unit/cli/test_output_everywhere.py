@@ -230,7 +230,7 @@ def schema_file(folder: Path) -> Path:
     return path
 
 
-def test_each_command_is_known() -> None:
+def test_each_command_is_listed_here() -> None:
     """Each new command must state here whether it shows something."""
     assert set(PARSERS) == {*SHOWING, *SILENT, *TELLING, *OF_FILES}
     with_output = {name for name, parser in PARSERS.items() if formats(parser)}
@@ -267,7 +267,7 @@ def check(form: str, out: str) -> None:
         assert not out.startswith(("{", "["))
 
 
-def test_commands_without_forms_show_nothing(walked: Ledgerfold) -> None:
+def test_commands_without_output_print_nothing(walked: Ledgerfold) -> None:
     """Each succeeds, one after another, with empty standard output."""
     for name, given in SILENT.items():
         ran = walked(*name.split(), *given.split())

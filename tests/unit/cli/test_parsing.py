@@ -15,7 +15,7 @@ FIELDS = ("exact_backlog=true", "skip_run_without_new_data=false")
 
 
 @pytest.mark.parametrize("pieces", list(permutations(["t", "--profile", "fields"])))
-def test_fields_before_and_behind_an_option(pieces: tuple[str, ...]) -> None:
+def test_arguments_before_and_after_an_option(pieces: tuple[str, ...]) -> None:
     """They may have any order; the first argument that is no option is the name."""
     arguments = ["topics", "set-emulation"]
     for piece in pieces:
@@ -27,7 +27,7 @@ def test_fields_before_and_behind_an_option(pieces: tuple[str, ...]) -> None:
     assert (found.topic, found.profile, found.fields) == (name, "pulsar-4", fields)
 
 
-def test_fields_on_both_sides(cli: Ledgerfold, topic: str) -> None:
+def test_arguments_on_both_sides_of_an_option(cli: Ledgerfold, topic: str) -> None:
     """All of them count."""
     cli("topics", "create", topic)
     one, two = FIELDS
@@ -38,7 +38,7 @@ def test_fields_on_both_sides(cli: Ledgerfold, topic: str) -> None:
 
 @pytest.mark.parametrize("verb", ["serve", "verify", "repair", "segment dump"])
 def test_commands_without_a_broker_take_no_url(verb: str) -> None:
-    """It would be taken for the address to listen on, say."""
+    """Otherwise it could be mistaken for the address to listen on."""
     assert "unknown option --url." in ledgerfold(*verb.split(), "--url", "h:1").err
 
 
@@ -51,7 +51,7 @@ def test_commands_without_a_broker_take_no_url(verb: str) -> None:
         ("topics", "set-retention", "t", "-t", "-5s", "-s", "1M"),
     ],
 )
-def test_a_wrong_value_with_a_minus(arguments: tuple[str, ...]) -> None:
+def test_an_invalid_value_that_begins_with_a_minus(arguments: tuple[str, ...]) -> None:
     """The error is about the value, not about an option."""
     ran = ledgerfold(*arguments)
     assert ran.code == 2

@@ -51,32 +51,35 @@ def in_shell(line: str) -> subprocess.CompletedProcess[bytes]:
     "arguments",
     ["read {topic} --until-end", "consume {topic} -s s -p Earliest -n 0", "read {topic}"],
 )
-def test_a_reader_that_has_enough(url: str, filled: str, arguments: str) -> None:
-    """`| head -1` shows a line, and the command ends with 0, without a word."""
+def test_a_pipe_closed_early_ends_the_command_silently(
+    url: str, filled: str, arguments: str
+) -> None:
+    """`| head -1` shows a line; the command exits with 0 and prints no error."""
     ran = in_shell(f"ledgerfold --url {url} {arguments.format(topic=filled)} | head -1")
     assert (ran.returncode, ran.stderr) == (0, b"")
     assert ran.stdout.count(b"\n") == 1
 
 
-def test_help_that_is_not_read_to_its_end() -> None:
+def test_help_in_a_pipe_closed_early() -> None:
     """Includes argparse's output."""
     ran = in_shell("ledgerfold --help | true")
     assert (ran.returncode, ran.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("closed", [">&-", "<&-", ">&- <&-"])
-def test_streams_that_are_closed(url: str, filled: str, closed: str) -> None:
-    """The command does its work and ends with 0. Streams had been read too little, never closed."""
+def test_commands_with_closed_standard_streams_succeed(url: str, filled: str, closed: str) -> None:
+    """The command does its work and exits with 0. Other tests read too little from streams, but
+    never closed them."""
     ran = in_shell(f"ledgerfold --url {url} read {filled} --until-end {closed}")
     assert (ran.returncode, ran.stderr) == (0, b"")
 
 
-def test_an_error_that_nobody_sees() -> None:
-    """Its exit code tells."""
+def test_an_error_with_closed_streams_sets_the_exit_code() -> None:
+    """The exit code shows it."""
     assert in_shell("ledgerfold inspect nowhere 2>&- >&-").returncode == 2
 
 
-def test_ids_that_nobody_reads(url: str, topic: str, cli: Ledgerfold) -> None:
+def test_produce_succeeds_if_its_output_is_closed(url: str, topic: str, cli: Ledgerfold) -> None:
     """The messages are stored anyway."""
     ran = in_shell(f"yes x | head -n 3000 | ledgerfold --url {url} produce {topic} -v | head -1")
     assert ran.stderr == b""
@@ -85,14 +88,16 @@ def test_ids_that_nobody_reads(url: str, topic: str, cli: Ledgerfold) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk(url: str, filled: str) -> None:
+def test_output_to_a_full_disk(url: str, filled: str) -> None:
     """An error like any other."""
     ran = in_shell(f"ledgerfold --url {url} read {filled} --until-end > /dev/full")
     assert ran.returncode == 1
     assert ran.stderr == b"ledgerfold: [Errno 28] No space left on device\n"
 
 
-def test_a_line_is_passed_on_before_the_next_comes(url: str, topic: str, cli: Ledgerfold) -> None:
+def test_each_line_is_flushed_before_the_next_message(
+    url: str, topic: str, cli: Ledgerfold
+) -> None:
     """A reader of a pipe sees a message when it arrives, not when a buffer is full."""
     for arguments in (("read", topic), ("consume", topic, "-s", "s", "-p", "Earliest", "-n", "0")):
         with subprocess.Popen(
@@ -110,8 +115,10 @@ def test_a_line_is_passed_on_before_the_next_comes(url: str, topic: str, cli: Le
 @pytest.mark.parametrize(
     "arguments", [("read", "{topic}"), ("consume", "{topic}", "-s", "s"), ("produce", "{topic}")]
 )
-def test_an_interruption(url: str, topic: str, cli: Ledgerfold, arguments: tuple[str, ...]) -> None:
-    """SIGINT ends a command that waits, with 130 and without a word."""
+def test_an_interruption_exits_with_130(
+    url: str, topic: str, cli: Ledgerfold, arguments: tuple[str, ...]
+) -> None:
+    """SIGINT ends a command that waits; it exits with 130 and prints nothing."""
     cli("topics", "create", topic)
     with subprocess.Popen(
         command("--url", url, *(each.format(topic=topic) for each in arguments)),
@@ -211,7 +218,7 @@ class Run:
         yield admin_pb2.GetCompactionStatusResponse(status=admin_pb2.COMPACTION_STATUS_SUCCESS)
 
 
-def test_a_person_sees_the_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_the_phases(monkeypatch: pytest.MonkeyPatch) -> None:
     """And how far each is; standard output stays free of it."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
@@ -222,14 +229,14 @@ def test_a_person_sees_the_phases(monkeypatch: pytest.MonkeyPatch) -> None:
         seen.wait_for("1/4 tasks, 1,234 messages")
 
 
-def test_no_progress_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_gets_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
     """Progress does not belong in a log."""
     wait_for_end(Run(None), "t")  # type: ignore[arg-type]
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_table_on_a_terminal_and_json_in_a_pipe(url: str, topic: str, cli: Ledgerfold) -> None:
-    """As `-o` says that it is."""
+def test_a_terminal_gets_a_table_and_a_pipe_json(url: str, topic: str, cli: Ledgerfold) -> None:
+    """As documented for `-o`."""
     cli("produce", topic, "-k", "k", "-m", "value")
     arguments = command("--url", url, "read", topic, "--until-end")
     with terminal() as (slave, seen):
@@ -239,7 +246,7 @@ def test_a_table_on_a_terminal_and_json_in_a_pipe(url: str, topic: str, cli: Led
     assert run(["--url", url, "read", topic, "--until-end"]).stdout.startswith(b"{")
 
 
-def test_nothing_to_publish_from_a_terminal(url: str, topic: str) -> None:
+def test_produce_without_messages_on_a_terminal_is_refused(url: str, topic: str) -> None:
     """A user who forgot the message gets an error, instead of a command that waits."""
     with terminal() as (slave, _):
         ran = subprocess.run(
@@ -253,7 +260,7 @@ def test_nothing_to_publish_from_a_terminal(url: str, topic: str) -> None:
     assert b"Nothing to publish" in ran.stderr
 
 
-def test_in_this_process_as_in_one_of_its_own() -> None:
+def test_commands_give_the_same_result_in_this_process() -> None:
     """Verifies the basis of the other tests."""
     ran = run(["--version"])
     assert ledgerfold("--version") == (0, ran.stdout.decode(), ran.stderr.decode())

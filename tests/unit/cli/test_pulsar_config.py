@@ -38,7 +38,9 @@ def given(*texts: str) -> argparse.Namespace:
     return argparse.Namespace(pulsar_config=list(texts))
 
 
-def test_a_broker_conf_takes_effect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_of_broker_conf_take_effect(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "broker.conf"
     path.write_text(CONF)
     settings = with_pulsar_config(SETTINGS, given(str(path), "ttlDurationDefaultInSeconds=61"))
@@ -58,7 +60,7 @@ def test_a_broker_conf_takes_effect(tmp_path: Path, capsys: pytest.CaptureFixtur
     )
 
 
-def test_options_come_first() -> None:
+def test_options_override_the_file() -> None:
     settings = configured(BrokerSettings(Path("data"), message_ttl_ms=5), {"maxMessageSize": "9"})
     assert (settings.message_ttl_ms, settings.message_bytes_max) == (5, 9)
     assert configured(settings, {"ttlDurationDefaultInSeconds": "1"}).message_ttl_ms == 5
@@ -82,7 +84,7 @@ def test_options_come_first() -> None:
         "internalListenerName=inside",
     ],
 )
-def test_values_that_cannot_be(pair: str) -> None:
+def test_invalid_values_are_refused(pair: str) -> None:
     with pytest.raises(InvalidRequest, match=pair.partition("=")[0]):
         with_pulsar_config(SETTINGS, given(pair))
 
@@ -109,7 +111,7 @@ def test_listeners_with_names() -> None:
         configured(SETTINGS, {"advertisedListeners": many})
 
 
-def test_what_has_no_effect_is_named() -> None:
+def test_settings_without_effect_are_reported() -> None:
     assert without_effect({"allowAutoTopicCreationType": "partitioned"}) == [
         "allowAutoTopicCreationType=partitioned has no effect: partitioned topics are created "
         "explicitly."
@@ -119,7 +121,7 @@ def test_what_has_no_effect_is_named() -> None:
     assert sentence.endswith("name19 and 5 more.")
 
 
-def test_topics_may_have_to_be_created() -> None:
+def test_automatic_topic_creation_can_be_switched_off() -> None:
     lab = BrokerLab()
     lab.broker.settings = configured(lab.broker.settings, {"allowAutoTopicCreation": "false"})
     with pytest.raises(TopicNotFound):

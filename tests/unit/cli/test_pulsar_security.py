@@ -36,7 +36,7 @@ def test_keys_without_authentication_have_no_effect() -> None:
     assert with_security(NOTHING, dict.fromkeys(NAMES, "")) == NOTHING
 
 
-def test_options_come_before_settings() -> None:
+def test_options_override_settings() -> None:
     given = SecuritySettings(token_secret_key="mine", superuser_roles=("me",))
     found = with_security(given, {**TOKENS, "tokenAudience": "prod"})
     assert (found.token_secret_key, found.superuser_roles) == ("mine", ("me",))
@@ -93,11 +93,11 @@ def test_listeners_of_a_broker_with_tls() -> None:
         ({"tokenAllowedClockSkewSeconds": "-1"}, "must be 0"),
     ],
 )
-def test_mistakes(changes: dict[str, str], why: str) -> None:
+def test_contradictory_settings_are_refused(changes: dict[str, str], why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
         with_security(NOTHING, {**TOKENS, **changes})
 
 
-def test_they_are_not_named_as_without_effect() -> None:
+def test_security_settings_are_not_reported_as_without_effect() -> None:
     assert without_effect(TOKENS) == []
     assert "saslJaasClientAllowedIds" in without_effect({"saslJaasClientAllowedIds": "x"})[0]

@@ -36,15 +36,15 @@ def actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 @pytest.mark.parametrize("parser", [make_parser(), compactor_parser()], ids=["broker", "compactor"])
-def test_no_option_takes_a_path_as_it_comes(parser: argparse.ArgumentParser) -> None:
-    """Whose type is a path, is an absolute one."""
+def test_every_path_option_makes_its_path_absolute(parser: argparse.ArgumentParser) -> None:
+    """Each option whose type is a path gives an absolute path."""
     found = list(actions(parser))
     assert not [each.dest for each in found if each.type is Path]
     assert [each.dest for each in found if each.type is absolute_path]
 
 
 @pytest.mark.parametrize(("line", "names"), VERBS.items(), ids=VERBS)
-def test_a_verb_gets_an_absolute_path(
+def test_a_verb_gets_absolute_paths(
     line: str, names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -52,17 +52,19 @@ def test_a_verb_gets_an_absolute_path(
     assert [getattr(options, each) for each in names] == [tmp_path / "d"] * len(names)
 
 
-def test_messages_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_files_have_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert make_parser().parse_args(["produce", "t", "-f", "d"]).file == [tmp_path / "d"]
 
 
-def test_a_default_is_absolute_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert make_parser().parse_args(["demo", "git"]).repository == tmp_path
 
 
-def test_settings_of_a_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_in_broker_settings_are_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Includes `..`, which the compactor refuses in a path; links resolve as in the system."""
     (tmp_path / "deep" / "folder").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "deep" / "folder")
@@ -73,7 +75,7 @@ def test_settings_of_a_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert BrokerSettings(Path("link/data")).data_dir == tmp_path / "link" / "data"
 
 
-def test_a_broker_for_tests_remembers_where_it_was_asked_for(
+def test_a_broker_for_tests_has_an_absolute_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

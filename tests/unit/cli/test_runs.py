@@ -29,7 +29,7 @@ from ledgerfold.v1.records_pb2 import (
 )
 
 
-def test_a_run_that_found_nothing_has_no_horizon() -> None:
+def test_a_run_without_entries_shows_no_horizon() -> None:
     """0:0 would be the first entry of a ledger."""
     empty = RunRecord(topic="t", number=1, ledger_id=-1)
     run = RunRecord(topic="t", number=2, ledger_id=7, horizon=Position(ledger_id=3, entry_id=0))
@@ -38,7 +38,7 @@ def test_a_run_that_found_nothing_has_no_horizon() -> None:
     assert figures(run).endswith("ledger 7, horizon 3:0")
 
 
-def test_a_run_for_people() -> None:
+def test_a_run_on_a_terminal() -> None:
     """Shows the results in few columns; an error column only if there is an error."""
     counts = RunCounts(messages_in=12_000, messages_out=7, bytes_in=2048, bytes_out=100)
     run = RunRecord(
@@ -101,7 +101,7 @@ def test_runs_name_their_strategy(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 @pytest.mark.parametrize("is_partitioned", [False, True])
-def test_the_exit_code_of_a_failed_run(reason: str, code: int, is_partitioned: bool) -> None:
+def test_a_failed_run_sets_the_exit_code(reason: str, code: int, is_partitioned: bool) -> None:
     """Damage that it met is damage, of a topic and of a partition."""
     failed = RunRecord(topic="t", state=RUN_STATE_ERROR, error_reason=reason, error_message="no")
     status = admin_pb2.GetCompactionStatusResponse(
@@ -146,7 +146,7 @@ class _Admin:
         ("DISABLED", "The compactor is off.", False, False),
     ],
 )
-def test_waiting_for_spark(
+def test_the_command_reports_that_it_waits_for_spark(
     state: str,
     message: str,
     waits: bool,
@@ -164,7 +164,7 @@ def test_waiting_for_spark(
 
 
 @pytest.mark.parametrize("output", ["table", "jsonl", "json"])
-def test_runs_are_followed(output: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_following_shows_each_run_once(output: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Each run once, when it has ended, in order; also of a topic that was made again."""
 
     def run(topic: str, number: int, ended_ms: int, error: str = "") -> RunRecord:

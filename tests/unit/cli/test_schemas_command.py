@@ -58,7 +58,7 @@ def test_a_file_that_is_no_schema(cli: Ledgerfold, topic: str, file: str, conten
     assert "Traceback" not in ran.err
 
 
-def test_no_file(cli: Ledgerfold, topic: str, tmp_path: Path) -> None:
+def test_a_missing_file(cli: Ledgerfold, topic: str, tmp_path: Path) -> None:
     assert cli("schemas", "upload", topic, "-f", str(tmp_path / "none")).code == 3
     large = tmp_path / "large"
     large.write_bytes(b" " * (1024 * 1024 + 1))
@@ -66,7 +66,7 @@ def test_no_file(cli: Ledgerfold, topic: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table", ["topics", "topicPolicies"])
-def test_policies(cli: Ledgerfold, topic: str, table: str) -> None:
+def test_schema_policies(cli: Ledgerfold, topic: str, table: str) -> None:
     cli("topics", "create", topic)
     strategy = "schema-compatibility-strategy"
     assert cli(table, f"get-{strategy}", topic).out == "null\n"

@@ -98,7 +98,7 @@ def test_messages(segment: Path) -> None:
     ]
 
 
-def test_a_table(segment: Path) -> None:
+def test_a_segment_as_a_table(segment: Path) -> None:
     """For people, on a line each."""
     ran = ledgerfold("segment", "dump", "--messages", "-o", "table", str(segment))
     assert ran.code == 0
@@ -153,7 +153,9 @@ def the_same_entry_again(path: Path) -> None:
         the_same_entry_again,
     ],
 )
-def test_a_damaged_file(segment: Path, damage: Callable[[Path], None], messages: list[str]) -> None:
+def test_a_damaged_segment(
+    segment: Path, damage: Callable[[Path], None], messages: list[str]
+) -> None:
     """Shows the entries before the damage; then exits with 6, naming the file and the byte."""
     offset = second_offset(segment)
     damage(segment)
@@ -167,7 +169,7 @@ def test_a_damaged_file(segment: Path, damage: Callable[[Path], None], messages:
     assert offset <= named <= segment.stat().st_size
 
 
-def test_files_that_are_no_segment(tmp_path: Path) -> None:
+def test_files_that_are_no_segments(tmp_path: Path) -> None:
     """Some other file, none, or a folder."""
     other = tmp_path / "other"
     other.write_text("not a segment " * 100)

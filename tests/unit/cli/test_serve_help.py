@@ -21,14 +21,14 @@ def options() -> list[argparse.Action]:
 
 
 @pytest.mark.parametrize("option", options(), ids=lambda each: each.option_strings[-1])
-def test_each_option_has_a_clause_of_its_own(option: argparse.Action) -> None:
+def test_each_option_has_a_help_text(option: argparse.Action) -> None:
     """The help states the effect, before the default; no bare name."""
     text = str(option.help)
     assert len(text.split()) >= 5
     assert not text.startswith(("default", "of ", "when "))
 
 
-def test_defaults_are_those_of_the_settings() -> None:
+def test_shown_defaults_are_those_of_the_settings() -> None:
     """They are written twice, because `--help` loads neither of the modules."""
     given = make_parser().parse_args(["serve", "--data", "d"])
     settings = BrokerSettings(given.data)

@@ -33,7 +33,7 @@ INT64_MAX = 2**63 - 1
         ("2024-01-01T02:00:00.250+02:00", 1_704_067_200_250),
     ],
 )
-def test_starts(text: str, start: MessageId | int) -> None:
+def test_valid_start_positions(text: str, start: MessageId | int) -> None:
     """Ids as printed, here and in Python; times in ms and in ISO 8601."""
     assert parse_start(text) == start
 
@@ -72,7 +72,7 @@ def test_invalid_start_positions(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["1704067200000", "2024-01-01", "x", ""])
-def test_a_time_is_no_message_id(text: str) -> None:
+def test_options_for_ids_reject_a_time(text: str) -> None:
     """Tests options that accept only an id."""
     assert parse_message_id(text) is None
 
@@ -83,16 +83,16 @@ def test_a_time_is_no_message_id(text: str) -> None:
     st.integers(-1, 2**31 - 1),
     st.integers(-1, 2**31 - 1),
 )
-def test_every_id_that_is_printed_can_be_read(
+def test_every_printed_id_can_be_parsed(
     ledger: int, entry: int, index: int, partition: int
 ) -> None:
-    """So that a line of output is a place to go on from."""
+    """So a line of output can be used as a start position."""
     message_id = MessageId(partition, ledger, entry, index)
     assert parse_start(message_id_text(message_id)) == message_id
     assert str(message_id) == message_id_text(message_id)
 
 
-def test_an_id_of_a_partition_names_it() -> None:
+def test_an_id_of_a_partition_on_the_whole_topic() -> None:
     """Tests ids on a topic named as a whole; an id of another partition is rejected."""
     of_two, of_none = MessageId(2, 12, 3, 0), MessageId(-1, 12, 3, 0)
     assert topic_of("t", of_two) == topic_of("t-partition-2", of_two) == "t-partition-2"
@@ -104,7 +104,7 @@ def test_an_id_of_a_partition_names_it() -> None:
 
 @pytest.mark.parametrize("partitions", [0, 3])
 @pytest.mark.parametrize("batch", [(), ("--batch",)])
-def test_every_command_takes_an_id_as_it_is_printed(
+def test_every_command_accepts_printed_ids(
     cli: Ledgerfold, topic: str, partitions: int, batch: tuple[str, ...]
 ) -> None:
     """Tests ids of a topic and of a partitioned one, of single messages and of batches."""

@@ -52,21 +52,21 @@ def imported(*arguments: str) -> set[str]:
     return {name.split(".")[0] for name in modules}
 
 
-def test_help_loads_nothing_heavy() -> None:
+def test_help_imports_nothing_heavy() -> None:
     """Loads neither the compaction's nor the client's packages."""
     found = imported("--help")
     assert not found & (HEAVY | CLIENT)
 
 
 @pytest.mark.parametrize("arguments", [("topics", "list"), ("runs",), ("info",)])
-def test_asking_a_broker_loads_nothing_of_compaction(url: str, arguments: tuple[str, ...]) -> None:
-    """gRPC, but neither Spark nor Arrow."""
+def test_a_request_imports_nothing_of_compaction(url: str, arguments: tuple[str, ...]) -> None:
+    """It loads gRPC, but neither Spark nor Arrow."""
     found = imported("--url", url, *arguments)
     assert "grpc" in found
     assert not found & HEAVY
 
 
-def test_a_broker_loads_nothing_of_compaction() -> None:
+def test_a_broker_imports_nothing_of_compaction() -> None:
     """A separate process loads all that serving needs."""
     program = "import sys, ledgerfold.broker.server.process; print(*sys.modules)"
     ran = subprocess.run(
@@ -78,7 +78,9 @@ def test_a_broker_loads_nothing_of_compaction() -> None:
 
 
 @each_command
-def test_help(path: tuple[str, ...], parser: argparse.ArgumentParser) -> None:
+def test_every_command_and_option_has_a_help_text(
+    path: tuple[str, ...], parser: argparse.ArgumentParser
+) -> None:
     """Each command, option and argument has a help text."""
     ran = ledgerfold(*path, "--help")
     assert ran.code == 0
@@ -92,7 +94,7 @@ def test_help(path: tuple[str, ...], parser: argparse.ArgumentParser) -> None:
 
 
 @each_command
-def test_each_command_does_something(
+def test_each_command_runs_or_has_subcommands(
     path: tuple[str, ...], parser: argparse.ArgumentParser
 ) -> None:
     """It runs, or has subcommands of which one is required."""
@@ -101,8 +103,8 @@ def test_each_command_does_something(
     assert all(group.required for group in groups)
 
 
-def test_topics_can_be_managed_as_with_pulsar_admin() -> None:
-    """The verbs that exist here, under their names there."""
+def test_topic_verbs_are_those_of_pulsar_admin() -> None:
+    """The verbs that exist here have pulsar-admin's names."""
     names = {" ".join(path) for path, _ in COMMANDS}
     policies = {"set-retention", "get-retention", "remove-retention"}
     policies |= {f"{verb}-compaction-threshold" for verb in ("set", "get", "remove")}
@@ -119,14 +121,16 @@ def test_topics_can_be_managed_as_with_pulsar_admin() -> None:
     assert expected <= names
 
 
-def test_the_broker_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+def test_the_broker_address_comes_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
     """LEDGERFOLD_URL is the default; --url overrides it."""
     monkeypatch.setenv("LEDGERFOLD_URL", url)
     assert ledgerfold("info").code == 0
     assert "127.0.0.1:1 " in ledgerfold("--url", "127.0.0.1:1", "info").err
 
 
-def test_the_broker_of_who_names_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_broker_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that `serve` starts by default, also when LEDGERFOLD_URL is empty."""
     monkeypatch.delenv("LEDGERFOLD_URL", raising=False)
     serves = make_parser().parse_args(["serve", "--data", "d"]).listen

@@ -18,8 +18,8 @@ def serve(*arguments: str) -> argparse.Namespace:
     return make_parser().parse_args(["serve", "--data", "d", *arguments])
 
 
-def test_the_brokers_strategy() -> None:
-    """By our name or by Pulsar's; none given is none."""
+def test_the_strategy_of_the_broker() -> None:
+    """It is given by Ledgerfold's name or by Pulsar's; by default there is none."""
     assert strategy_of(serve()) is None
     event_time = CompactionStrategy(name="event-time")
     assert strategy_of(serve("--compactor-type", "EVENT_TIME")) == event_time
@@ -49,7 +49,7 @@ def test_settings_that_the_broker_rejects(arguments: list[str], why: str) -> Non
 
 @pytest.mark.process
 @pytest.mark.parametrize("of", ["topics", "topicPolicies", "namespaces"])
-def test_setting_and_removing(cli: Ledgerfold, topic: str, of: str) -> None:
+def test_a_topics_strategy_is_set_and_removed(cli: Ledgerfold, topic: str, of: str) -> None:
     """Topics inherit a namespace's strategy."""
     name = "public/strategies" if of == "namespaces" else topic
     inside = f"public/strategies/{topic}" if of == "namespaces" else topic
@@ -73,8 +73,10 @@ def test_setting_and_removing(cli: Ledgerfold, topic: str, of: str) -> None:
 
 
 @pytest.mark.process
-def test_a_partitioned_topics_is_its_partitions(cli: Ledgerfold, topic: str) -> None:
-    """And of none of them alone."""
+def test_a_partitioned_topics_strategy_applies_to_its_partitions(
+    cli: Ledgerfold, topic: str
+) -> None:
+    """A single partition cannot have another one."""
     assert cli("topics", "create-partitioned-topic", topic, "-p", "2").code == 0
     assert cli("topics", "set-compaction-strategy", topic, "newest").code == 0
     partition = f"{topic}-partition-1"
@@ -95,7 +97,7 @@ def test_a_partitioned_topics_is_its_partitions(cli: Ledgerfold, topic: str) -> 
         (["newest", "--set", "x=1"], "it has none"),
     ],
 )
-def test_settings_that_cannot_be_set(
+def test_invalid_settings_are_rejected(
     cli: Ledgerfold, topic: str, arguments: list[str], why: str
 ) -> None:
     """The catalogue says why, with 2; nothing is set."""

@@ -96,7 +96,7 @@ def test_invalid_numbers(parse: Callable[[str], int], text: str) -> None:
     assert repr(text) in str(caught.value)
 
 
-def test_a_number_above_64_bits_by_its_unit() -> None:
+def test_a_number_whose_unit_exceeds_64_bits_is_refused() -> None:
     """Nothing larger reaches the wire."""
     with pytest.raises(argparse.ArgumentTypeError, match="too large"):
         parse_size("9000000T")
@@ -129,6 +129,6 @@ def test_sizes_are_shown_with_one_decimal(size_bytes: int, text: str) -> None:
 
 
 @given(st.integers(0, INT64_MAX))
-def test_every_number_of_bytes_and_ms_can_be_written(number: int) -> None:
+def test_every_printed_number_of_bytes_and_ms_can_be_parsed(number: int) -> None:
     """Also without a unit, or with the smallest."""
     assert parse_size(f"{number}") == parse_time_ms(f"{number}ms") == number

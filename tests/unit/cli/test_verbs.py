@@ -56,7 +56,7 @@ def test_lines_of_standard_input(cli: Ledgerfold, topic: str) -> None:
     ]
 
 
-def test_bytes_that_are_no_text(cli: Ledgerfold, topic: str) -> None:
+def test_bytes_that_are_not_text(cli: Ledgerfold, topic: str) -> None:
     """Keys and values of standard input are stored unchanged."""
     assert cli("produce", topic, "-K", ":", stdin=b"\xff:\xfe\n").code == 0
     (row,) = cli("read", topic, "--until-end").rows
@@ -73,7 +73,7 @@ def test_a_line_without_the_delimiter(cli: Ledgerfold, topic: str) -> None:
 
 
 @pytest.mark.parametrize("compression", ["zstd", "LZ4", "zlib", "snappy"])
-def test_one_batch(cli: Ledgerfold, topic: str, compression: str) -> None:
+def test_messages_are_published_as_one_batch(cli: Ledgerfold, topic: str, compression: str) -> None:
     """All messages are in one entry, from any source."""
     ran = cli("produce", topic, "--batch", "--compression", compression, "-v", stdin=b"x\n" * 3000)
     ids = ran.out.splitlines()
@@ -81,7 +81,7 @@ def test_one_batch(cli: Ledgerfold, topic: str, compression: str) -> None:
     assert values(cli("read", topic, "--until-end")) == ["x"] * 3000
 
 
-def test_ids_that_are_printed_are_places_to_read_from(cli: Ledgerfold, topic: str) -> None:
+def test_printed_ids_are_start_positions(cli: Ledgerfold, topic: str) -> None:
     """By produce, by read, and as the last one."""
     ids = cli("produce", topic, "-v", "--batch", stdin=b"a\nb\nc\n").out.splitlines()
     assert [row["id"] for row in cli("read", topic, "--until-end").rows] == ids
@@ -133,8 +133,8 @@ def test_reading_by_time(cli: Ledgerfold, topic: str) -> None:
     assert values(cli("read", topic, "--from", later, "--until-end")) == []
 
 
-def test_latest_is_behind_the_last_message(cli: Ledgerfold, topic: str) -> None:
-    """Or is it, where inclusive."""
+def test_latest_is_after_the_last_message(cli: Ledgerfold, topic: str) -> None:
+    """If the start is inclusive, it is the last message."""
     cli("produce", topic, "-m", "a", "-m", "b")
     assert values(cli("read", topic, "--from", "latest", "--until-end")) == []
     assert values(cli("read", topic, "--from", "latest", "-i", "--until-end")) == ["b"]
@@ -161,7 +161,7 @@ def test_consuming_without_acknowledging(cli: Ledgerfold, topic: str) -> None:
     assert values(cli(*consume)) == []
 
 
-def test_consuming_says_that_it_made_a_topic(cli: Ledgerfold) -> None:
+def test_consume_reports_that_it_created_a_topic(cli: Ledgerfold) -> None:
     """Pulsar's command creates one silently; the name may be mistyped. Once: then it is there."""
     consume = ("consume", "mistyped", "-s", "s", "--until-end")
     name = "persistent://public/default/mistyped"
@@ -187,8 +187,9 @@ def test_a_shared_subscription_has_no_compacted_view(cli: Ledgerfold, topic: str
 # topics, subscriptions, policies
 
 
-def test_a_topics_life(cli: Ledgerfold, topic: str) -> None:
-    """Created, listed, looked at, unloaded, trimmed, deleted; each with its code."""
+def test_topics_are_created_inspected_and_deleted(cli: Ledgerfold, topic: str) -> None:
+    """A topic is created, listed, inspected, unloaded, trimmed and deleted; each command has its
+    exit code."""
     full = f"persistent://public/default/{topic}"
     assert cli("topics", "create", topic).code == 0
     assert cli("topics", "create", full).code == 5
@@ -209,7 +210,7 @@ def test_a_topics_life(cli: Ledgerfold, topic: str) -> None:
 
 
 def test_subscriptions(cli: Ledgerfold, topic: str) -> None:
-    """Created where one says, listed, deleted."""
+    """Created at a given position, listed, deleted."""
     first, _ = cli("produce", topic, "-v", "-m", "a", "-m", "b").out.splitlines()
     create = ("topics", "create-subscription", topic, "-s", "s")
     assert cli(*create, "-m", "2024-01-01").code == 2
@@ -222,7 +223,7 @@ def test_subscriptions(cli: Ledgerfold, topic: str) -> None:
 
 
 @pytest.mark.parametrize("scope", ["topics", "topicPolicies", "namespaces"])
-def test_policies(cli: Ledgerfold, topic: str, scope: str) -> None:
+def test_policies_are_set_and_removed(cli: Ledgerfold, topic: str, scope: str) -> None:
     """Set, got, removed; nothing set is null."""
     name = f"public/{topic}" if scope == "namespaces" else topic
     if scope != "namespaces":
@@ -244,7 +245,7 @@ def test_policies(cli: Ledgerfold, topic: str, scope: str) -> None:
     assert json.loads(cli(scope, "get-emulation", name).out) == {}
 
 
-def test_reading_what_is_not_there(cli: Ledgerfold, topic: str) -> None:
+def test_reading_a_missing_topic_fails(cli: Ledgerfold, topic: str) -> None:
     """Fails with 3 and creates nothing; after --create it can be read."""
     for name in (topic, f"{topic}-partition-0"):
         ran = cli("read", name, "--until-end")
@@ -259,14 +260,14 @@ def test_reading_what_is_not_there(cli: Ledgerfold, topic: str) -> None:
 
 @pytest.mark.parametrize("name", ["a/b/c/d", "persistent://a/b/c/d", "a/b/c/"])
 def test_invalid_topic_names(cli: Ledgerfold, name: str) -> None:
-    """Refused with the forms that there are, by each command."""
+    """Each command refuses them, and lists the valid forms."""
     for arguments in (("topics", "create"), ("read",), ("produce",), ("topics", "stats")):
         ran = cli(*arguments, name)
         assert ran.code == 2
         assert "tenant/namespace/topic" in ran.err
 
 
-def test_topic_policies_are_those_of_topics(cli: Ledgerfold, topic: str) -> None:
+def test_topic_policies_and_policies_verbs_agree(cli: Ledgerfold, topic: str) -> None:
     """Two ways to one setting, as in pulsar-admin."""
     cli("topics", "create", topic)
     cli("topicPolicies", "set-compaction-threshold", topic, "-t", "1K")
@@ -281,7 +282,7 @@ def test_compacting_without_a_compactor(cli: Ledgerfold, topic: str) -> None:
     assert ran.err.startswith("ledgerfold: ")
 
 
-def test_the_broker(cli: Ledgerfold, data_dir: Path) -> None:
+def test_the_description_of_the_broker(cli: Ledgerfold, data_dir: Path) -> None:
     """Shows the broker's description."""
     info = json.loads(cli("info").out)
     assert info["data_dir"] == str(data_dir)
@@ -303,7 +304,7 @@ def test_a_port_in_use(cli: Ledgerfold, url: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scope", ["topics", "namespaces"])
-def test_quotas_and_delays_are_policies_of_both(cli: Ledgerfold, topic: str, scope: str) -> None:
+def test_both_policy_verbs_set_quotas_and_delays(cli: Ledgerfold, topic: str, scope: str) -> None:
     assert cli("topics", "create", topic).code == 0
     name = topic if scope == "topics" else "public/quotas"
     quota = ("-l", "10M", "-p", "producer_exception")

@@ -21,8 +21,8 @@ from tests.support.command_line import ledgerfold
 @pytest.mark.parametrize(
     "text", ["publishing-order", "keep-n:n=3", "my.module:Class", "my.module:Class:a=1,b=x:y"]
 )
-def test_a_strategy_as_it_is_written(text: str) -> None:
-    """A user's strategy has a colon in its name, too."""
+def test_a_strategy_option_is_parsed(text: str) -> None:
+    """The name of a user-defined strategy may also contain a colon."""
     if text.endswith("x:y"):
         with pytest.raises(InvalidRequest):
             parse_strategy(text)
@@ -30,7 +30,7 @@ def test_a_strategy_as_it_is_written(text: str) -> None:
         assert strategy_text(parse_strategy(text)) == text
 
 
-def test_pulsar_s_names_are_ours() -> None:
+def test_pulsar_s_strategy_names_are_accepted() -> None:
     """As everywhere."""
     assert parse_strategy("EVENT_TIME").name == "event-time"
 
@@ -61,12 +61,12 @@ def test_mistakes(arguments: tuple[str, ...], says: str) -> None:
     assert says in ran.err
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file(tmp_path: Path) -> None:
     """As every command says it."""
     assert ledgerfold("what-if", "--csv", str(tmp_path / "none.csv")).code == NOT_FOUND
 
 
-def test_a_file_that_is_wrong_names_the_line(tmp_path: Path) -> None:
+def test_an_invalid_file_names_the_line(tmp_path: Path) -> None:
     """No worker is started for it."""
     path = tmp_path / "wrong.jsonl"
     path.write_text('{"key": "a", "value": "1"}\n{"key": "a", "event_time_ms": "soon"}\n')
@@ -105,22 +105,22 @@ def file_asked_for(*options: str) -> File:
         (("--event-time", "at"), FileMessage(b"k", b"v", 5, 8)),
     ],
 )
-def test_rows_with_fields_of_other_names(options: tuple[str, ...], message: FileMessage) -> None:
+def test_rows_with_other_field_names(options: tuple[str, ...], message: FileMessage) -> None:
     """As `import` takes them."""
     texts = {"id": "7", "price": "10", "at": "5", "publish_time_ms": "8", "key": "k", "value": "v"}
     row = Row(1, {**texts, "event_time_ms": "6"}, b"{row}")
     assert to_message(row, file_asked_for(*options)) == message
 
 
-def test_a_time_that_was_named_must_be_there() -> None:
-    """One that only may be there need not."""
+def test_a_named_time_field_must_contain_a_time() -> None:
+    """An optional field may be missing."""
     file = file_asked_for("--event-time", "at")
     with pytest.raises(InvalidRequest, match="Line 3: 'at' is not a time in ms"):
         to_message(Row(3, {"key": "k"}, b""), file)
 
 
-def test_settings_in_the_words_of_the_options() -> None:
-    """Sizes and times as one writes them."""
+def test_settings_have_the_units_of_the_options() -> None:
+    """Sizes and times have the same units as in other options."""
     settings = [
         ReplaySetting(threshold_bytes=10 * 1024 * 1024),
         ReplaySetting(threshold_bytes=1500),
@@ -135,7 +135,7 @@ def test_settings_in_the_words_of_the_options() -> None:
     ]
 
 
-def test_values_that_are_cut_or_no_text() -> None:
+def test_incomplete_values_and_bytes() -> None:
     """A cut within a character leaves the characters before it; other bytes are base64."""
     kept = [
         KeptMessages(count=1, value="ä".encode()[:1] + b"", value_bytes=1),

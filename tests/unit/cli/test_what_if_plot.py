@@ -40,7 +40,7 @@ FOUND = TopicWhatIf(
 )
 
 
-def test_each_kind(tmp_path: Path) -> None:
+def test_each_kind_of_plot(tmp_path: Path) -> None:
     """The file's ending decides its format; names are escaped."""
     for name in ("f.svg", "f.png", "f.html"):
         write_plot(str(tmp_path / name), [FOUND])
@@ -62,7 +62,7 @@ def test_the_same_figures_give_the_same_file(tmp_path: Path) -> None:
     assert (tmp_path / "1.svg").read_bytes() == (tmp_path / "2.svg").read_bytes()
 
 
-def test_a_plot_that_cannot_be_drawn_is_reported_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impossible_plot_is_reported_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a broker is asked."""
     ran = ledgerfold("what-if", "t", "--plot", "f.gif")
     assert (ran.code, "one of svg, png, html" in ran.err) == (USAGE, True)

@@ -39,7 +39,7 @@ def test_an_estimated_figure_has_a_mark(capsys: pytest.CaptureFixture[str]) -> N
     assert strategy_row(PARTS)["estimated"] == ["bytes", "reclaimable_bytes", "garbage_ratio"]
 
 
-def test_no_run_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_without_runs_states_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     """Below the table, and in JSON."""
     print_tables(TopicWhatIf(topic="t", replays=[RUNS, NO_RUN]), None)
     out = capsys.readouterr().out
@@ -52,7 +52,7 @@ def test_no_run_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert "(as they are): none, because the log is empty" in capsys.readouterr().out
 
 
-def test_strategies_that_failed_are_not_compared(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_strategies_are_not_compared(capsys: pytest.CaptureFixture[str]) -> None:
     """Their columns are missing, and a note names them."""
     kept = [
         KeptMessages(count=1, last=MessageId(ledger_id=1, entry_id=2, batch_index=-1), value=b"x"),

@@ -54,7 +54,7 @@ def test_unanswered_acknowledgements_are_resent_in_order() -> None:
     assert not len(queue)
 
 
-def test_an_answer_from_before_the_connection_broke_says_nothing() -> None:
+def test_an_answer_of_a_broken_connection_is_ignored() -> None:
     """Resent acknowledgements wait for the answer to their request."""
     queue = filled(1)
     queue.want_answer()
@@ -67,7 +67,7 @@ def test_an_answer_from_before_the_connection_broke_says_nothing() -> None:
     assert not len(queue)
 
 
-def test_one_question_for_many() -> None:
+def test_one_request_covers_many_acknowledgements() -> None:
     """It is sent after many acknowledgements, and not again before the answer."""
     queue = filled(ASK_AT - 1)
     assert [ack.request_id for ack in frames(queue)] == [0]
@@ -83,14 +83,14 @@ def test_one_question_for_many() -> None:
     assert question.request_id == asking.request_id + 1
 
 
-def test_no_question_without_an_acknowledgement() -> None:
+def test_no_request_is_sent_without_an_acknowledgement() -> None:
     """The broker is not asked about nothing."""
     queue = AckQueue()
     queue.want_answer()
     assert frames(queue) == []
 
 
-def test_of_several_cumulative_ones_the_last_counts() -> None:
+def test_the_last_of_several_cumulative_acknowledgements_counts() -> None:
     """Also after a lost connection; and an answer to the first leaves the second."""
     queue = AckQueue()
     queue.add_cumulative(Position(1, 4))
@@ -106,7 +106,7 @@ def test_of_several_cumulative_ones_the_last_counts() -> None:
     assert entry_ids([again]) == [9]
 
 
-def test_an_entry_waits_once() -> None:
+def test_an_entry_is_queued_once() -> None:
     """However often it is acknowledged, sent or not."""
     queue = filled(2)
     add(queue, 2)
@@ -116,7 +116,7 @@ def test_an_entry_waits_once() -> None:
     assert len(queue) == 2
 
 
-def test_a_question_follows_for_what_one_frame_does_not_hold() -> None:
+def test_acknowledgements_beyond_one_frame_are_requested_too() -> None:
     """A caller that waits for an answer waits for all acknowledgements."""
     queue = filled(12_000)
     queue.want_answer()
@@ -126,7 +126,7 @@ def test_a_question_follows_for_what_one_frame_does_not_hold() -> None:
         queue.answered(asking[0])
 
 
-def test_threads_add_while_the_loop_takes() -> None:
+def test_threads_add_while_the_event_loop_takes() -> None:
     """Each is taken once, and a thread that adds to an empty queue wakes the sender."""
     queue, wake = AckQueue(), threading.Semaphore(0)
 
@@ -150,7 +150,7 @@ def test_threads_add_while_the_loop_takes() -> None:
         thread.join()
 
 
-def test_it_says_when_too_many_wait() -> None:
+def test_the_queue_reports_when_it_is_full() -> None:
     """Sent or not."""
     queue = filled(UNANSWERED_MAX)
     assert not queue.is_full

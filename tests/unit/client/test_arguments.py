@@ -81,7 +81,7 @@ def others(kind: type[Any]) -> list[tuple[str, str]]:
     ]
 
 
-def test_each_of_pulsars_is_named(
+def test_each_unsupported_argument_of_pulsar_is_named(
     kind: type[Any], method: Callable[[str], Callable[..., Any]]
 ) -> None:
     """The error says that it is not emulated, before any call."""
@@ -93,8 +93,10 @@ def test_each_of_pulsars_is_named(
 
 
 @pytest.mark.parametrize("name", PULSAR)
-def test_one_that_nobody_has(name: str, method: Callable[[str], Callable[..., Any]]) -> None:
-    """With the one that was meant, or all that there are."""
+def test_an_unknown_argument_is_rejected_with_a_hint(
+    name: str, method: Callable[[str], Callable[..., Any]]
+) -> None:
+    """The error suggests a similar argument, or lists all."""
     with pytest.raises(InvalidRequest, match=r"has no argument nonsense\. Arguments: "):
         method(name)(*GIVEN[name], nonsense=1)
     with pytest.raises(InvalidRequest, match="pass others by keyword"):
@@ -104,15 +106,15 @@ def test_one_that_nobody_has(name: str, method: Callable[[str], Callable[..., An
             method(name)(*GIVEN[name], consumername="c")
 
 
-def test_arguments_that_request_nothing_are_accepted(kind: type[Any]) -> None:
-    """A program may say so."""
+def test_arguments_that_have_no_effect_are_accepted(kind: type[Any]) -> None:
+    """A program may pass them."""
     client = kind("127.0.0.1:1", authentication=None, use_tls=False)
     if kind is Client:
         client.shutdown()
 
 
 @pytest.mark.parametrize("topics", [["a", "b"], ("a",), re.compile("persistent://public/.*")])
-def test_several_topics(topics: Any) -> None:
+def test_only_consumers_take_several_topics(topics: Any) -> None:
     """Only a consumer takes them."""
     with pytest.raises(InvalidRequest, match="only `subscribe` takes that"):
         ProducerConfig(topics)
@@ -121,7 +123,7 @@ def test_several_topics(topics: Any) -> None:
         ConsumerConfig(7, "s")  # type: ignore[arg-type]
 
 
-def test_choices_by_their_names() -> None:
+def test_enumerations_are_accepted_by_name() -> None:
     """In Pulsar's spelling or in another case; an unknown one gets the list."""
     for named in ("Shared", "shared", "SHARED"):
         choice: Any = named
@@ -153,7 +155,7 @@ def test_both_clients_have_the_same_arguments() -> None:
     }
 
 
-def test_an_argument_that_is_missing(method: Callable[[str], Callable[..., Any]]) -> None:
+def test_a_missing_argument(method: Callable[[str], Callable[..., Any]]) -> None:
     with pytest.raises(
         TypeError, match=r"^subscribe\(\) missing a required argument: 'subscription_name'"
     ):
@@ -189,7 +191,7 @@ def test_an_argument_of_another_type(
         ({"producer_name": b"p"}, "producer_name must be a string or None, not b'p'"),
     ],
 )
-def test_the_text_of_a_wrong_type(wrong: dict[str, Any], says: str) -> None:
+def test_the_error_for_a_wrong_type(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidRequest, match=says):
         ProducerConfig("t", **wrong)
 

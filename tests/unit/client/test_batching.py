@@ -38,7 +38,7 @@ def test_one_batch_for_all_keys() -> None:
     assert container.take() == []
 
 
-def test_gaps_between_sequence_ids_survive() -> None:
+def test_gaps_between_sequence_ids_are_kept() -> None:
     """Numbers that a person gives need not follow one another."""
     container = DefaultContainer("p", -1)
     rows: list[tuple[bytes | None, bytes, int]] = [
@@ -53,7 +53,7 @@ def test_gaps_between_sequence_ids_survive() -> None:
     assert batch.sequence_id == 21
 
 
-def test_a_batch_per_key_in_order_of_their_last_messages() -> None:
+def test_key_based_batches_are_ordered_by_their_last_messages() -> None:
     """Sequence ids rise from entry to entry, and no entry's lie between those of another."""
     container = KeyBasedContainer("p", 9)
     fill(container, (b"a", b"1", -1), (b"b", b"2", -1), (b"a", b"3", -1), (None, b"4", -1))
@@ -68,7 +68,7 @@ def test_a_batch_per_key_in_order_of_their_last_messages() -> None:
     assert (container.rows, container.size_bytes) == (0, 0)
 
 
-def test_a_given_sequence_id_keeps_its_place_among_the_keys() -> None:
+def test_an_explicit_sequence_id_keeps_its_order_among_the_keys() -> None:
     """It cannot be moved: its message shares a batch only with neighbours of its key."""
     container = KeyBasedContainer("p", -1)
     rows = [(b"a", -1), (b"b", -1), (b"a", -1), (b"a", 10), (b"a", 20), (b"b", 21), (b"a", 22)]
@@ -79,7 +79,7 @@ def test_a_given_sequence_id_keeps_its_place_among_the_keys() -> None:
     assert container.last_sequence_id == 24
 
 
-def test_the_ordering_key_goes_before_the_partition_key() -> None:
+def test_the_ordering_key_has_priority_over_the_partition_key() -> None:
     """As in Pulsar's BatchMessageKeyBasedContainer."""
     container = KeyBasedContainer("p", -1)
     for key in (b"a", b"b"):
@@ -87,7 +87,7 @@ def test_the_ordering_key_goes_before_the_partition_key() -> None:
     assert [len(batch.listeners) for batch in container.take()] == [2]
 
 
-def test_a_batch_taken_apart_keeps_every_part_of_its_messages() -> None:
+def test_a_split_batch_keeps_every_field_of_its_messages() -> None:
     """Messages that are too large together are sent in halves."""
     container = DefaultContainer("p", -1)
     container.add(NewMessage(b"1", b"a", 0, {"n": "v"}, 77, b"o"), None)
@@ -106,7 +106,7 @@ def test_a_plain_entry_has_no_batch_index() -> None:
     assert message.batch_index == -1
 
 
-def test_permits_add_up_to_the_queue_size() -> None:
+def test_granted_and_queued_messages_add_up_to_the_queue_size() -> None:
     """The messages that the broker may send and those queued here have a common bound."""
     permits = Permits(10)
     assert permits.to_grant() == 10

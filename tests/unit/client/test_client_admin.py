@@ -48,12 +48,12 @@ def admin() -> Iterator[Admin]:
     server.stop(None).wait()
 
 
-def test_documents_come_as_dictionaries(admin: Admin) -> None:
+def test_json_documents_are_returned_as_dictionaries(admin: Admin) -> None:
     """As pulsar-admin prints them."""
     assert admin.stats("t") == {"msgInCounter": 3}
 
 
-def test_errors_come_back_as_their_class(admin: Admin) -> None:
+def test_errors_are_raised_as_their_class(admin: Admin) -> None:
     """With the broker's sentence."""
     with pytest.raises(TopicNotFound, match="No topic none"):
         admin.stats("none")
@@ -75,14 +75,14 @@ def test_policies_belong_to_one_scope(admin: Admin, scope: dict[str, str]) -> No
         admin.policies(**scope)  # type: ignore[arg-type]
 
 
-def test_no_broker_is_an_error_that_says_so() -> None:
+def test_a_missing_broker_raises_an_error_at_once() -> None:
     """Nothing is tried again: a command should not hang."""
     with Admin("127.0.0.1:1") as admin, pytest.raises(Unavailable):
         admin.list_topics()
 
 
 @pytest.mark.process
-def test_the_import_is_light() -> None:
+def test_the_import_loads_no_data_client() -> None:
     """A command that only asks something loads no codec and no part of the data client."""
     code = "import sys, ledgerfold.broker.client.administration.admin; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

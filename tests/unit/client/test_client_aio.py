@@ -74,7 +74,7 @@ def test_sends_at_the_same_time_share_batches() -> None:
     play(scenario)
 
 
-def test_a_lost_connection_loses_and_doubles_nothing() -> None:
+def test_a_lost_connection_causes_no_loss_or_duplicates() -> None:
     """As in the synchronous API."""
 
     async def scenario(broker: FakeBroker, client: Client) -> None:
@@ -85,7 +85,7 @@ def test_a_lost_connection_loses_and_doubles_nothing() -> None:
     play(scenario)
 
 
-def test_senders_wait_for_room_or_are_refused() -> None:
+def test_senders_wait_for_space_or_are_refused() -> None:
     """The bound of pending messages holds for tasks, too."""
 
     async def scenario(broker: FakeBroker, client: Client) -> None:
@@ -111,7 +111,7 @@ def test_senders_wait_for_room_or_are_refused() -> None:
     play(scenario)
 
 
-def test_errors_reach_the_task_that_sent() -> None:
+def test_errors_are_raised_in_the_task_that_sent() -> None:
     """Only that one."""
 
     async def scenario(broker: FakeBroker, client: Client) -> None:
@@ -144,7 +144,7 @@ def test_reading() -> None:
     play(scenario)
 
 
-def test_reading_goes_on_after_a_restart() -> None:
+def test_reading_continues_after_a_restart() -> None:
     """Nothing skipped, nothing repeated."""
 
     async def scenario(broker: FakeBroker, client: Client) -> None:
@@ -191,7 +191,7 @@ def test_consuming() -> None:
 
 
 def test_a_cancelled_receive_loses_no_message() -> None:
-    """Giving up waiting is not taking."""
+    """A cancelled call does not take a message."""
 
     async def scenario(broker: FakeBroker, client: Client) -> None:
         consumer = await client.subscribe("t", "s", initial_position=InitialPosition.Earliest)
@@ -204,7 +204,7 @@ def test_a_cancelled_receive_loses_no_message() -> None:
     play(scenario)
 
 
-def test_tasks_share_what_is_left_of_an_entry() -> None:
+def test_tasks_share_the_rest_of_an_entry() -> None:
     """Each task that takes from an entry wakes the next one, even if nothing more arrives."""
 
     async def scenario(broker: FakeBroker, client: Client) -> None:
@@ -218,7 +218,7 @@ def test_tasks_share_what_is_left_of_an_entry() -> None:
     play(scenario)
 
 
-def test_a_closed_client_opens_nothing() -> None:
+def test_a_closed_client_refuses_new_objects() -> None:
     """Use after close is an error."""
 
     async def scenario(broker: FakeBroker, client: Client) -> None:
@@ -231,7 +231,7 @@ def test_a_closed_client_opens_nothing() -> None:
     play(scenario)
 
 
-def test_a_producer_opened_as_its_caller_is_cancelled_is_closed(
+def test_a_producer_is_closed_if_its_opening_is_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nobody would close it any more."""

@@ -87,7 +87,7 @@ def values(messages: list[Message]) -> list[int]:
 @pytest.mark.parametrize(
     "call", [Consumer.acknowledge, Consumer.acknowledge_cumulative, Consumer.negative_acknowledge]
 )
-def test_an_id_out_of_range_is_refused_and_later_ones_are_taken(
+def test_an_invalid_id_does_not_stop_later_acknowledgements(
     broker: ThreadedFakeBroker, client: Client, call: Callable[..., None], wrong: MessageId
 ) -> None:
     """Ids had been wrong in seeks alone: here one stopped all acknowledgements after it."""
@@ -132,9 +132,7 @@ def test_cumulative_acknowledgement(broker: ThreadedFakeBroker, client: Client) 
     wait_until(broker, lambda: subscription(broker).cumulative == Position(LEDGER_ID, 2))
 
 
-def test_close_sends_the_acknowledgements_that_are_left(
-    broker: ThreadedFakeBroker, client: Client
-) -> None:
+def test_close_sends_pending_acknowledgements(broker: ThreadedFakeBroker, client: Client) -> None:
     """A consumer that acknowledged everything is not given it again."""
     fill(client, 5, 1)
     consumer = subscribe(client)
@@ -148,7 +146,7 @@ def test_close_sends_the_acknowledgements_that_are_left(
         consumer.acknowledge(MessageId(-1, LEDGER_ID, 0, 0))
 
 
-def test_a_timeout_is_an_error_of_its_own(client: Client) -> None:
+def test_a_timeout_has_a_separate_error(client: Client) -> None:
     """The consumer lives on."""
     consumer = subscribe(client)
     with pytest.raises(Timeout):
@@ -158,7 +156,7 @@ def test_a_timeout_is_an_error_of_its_own(client: Client) -> None:
 
 
 @pytest.mark.parametrize("type_", [SHARED, ConsumerType.KeyShared])
-def test_no_compacted_view_for_shared_subscriptions(client: Client, type_: ConsumerType) -> None:
+def test_a_shared_subscription_refuses_read_compacted(client: Client, type_: ConsumerType) -> None:
     """Refused before anything is sent, as in Pulsar."""
     with pytest.raises(NotAllowed):
         client.subscribe("t", "s", type_, is_read_compacted=True)
@@ -172,13 +170,13 @@ def test_no_compacted_view_for_shared_subscriptions(client: Client, type_: Consu
         {"unacked_messages_timeout_ms": 0},
     ],
 )
-def test_wrong_options_are_refused(client: Client, options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(client: Client, options: dict[str, Any]) -> None:
     """With an error that names the option."""
     with pytest.raises(InvalidRequest, match=next(iter(options))):
         subscribe(client, **options)
 
 
-def test_no_cumulative_acknowledgement_on_shared_subscriptions(client: Client) -> None:
+def test_a_shared_subscription_refuses_cumulative_acknowledgements(client: Client) -> None:
     """Earlier messages may belong to another consumer."""
     fill(client, 1, 1)
     consumer = subscribe(client, SHARED)
@@ -186,7 +184,7 @@ def test_no_cumulative_acknowledgement_on_shared_subscriptions(client: Client) -
         consumer.acknowledge_cumulative(receive(consumer, 1)[0])
 
 
-def test_a_negative_acknowledgement_brings_the_entry_again(
+def test_a_negative_acknowledgement_redelivers_the_entry(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
     """After its delay, without the messages that were acknowledged."""
@@ -264,7 +262,7 @@ def test_seek_by_id(
     assert values(receive(consumer, 9)) == list(range(9))
 
 
-def test_an_entry_before_the_place_sought_is_acknowledged(
+def test_entries_before_a_seek_target_are_acknowledged(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
     """The consumer skips its messages, so it must acknowledge them."""
@@ -287,7 +285,7 @@ def test_seek_by_time(broker: ThreadedFakeBroker, client: Client) -> None:
 
 
 @pytest.mark.parametrize("queue_size", [1, 1000])
-def test_a_restart_brings_what_was_not_acknowledged(
+def test_a_restart_redelivers_unacknowledged_messages(
     broker: ThreadedFakeBroker, client: Client, queue_size: int
 ) -> None:
     """Acknowledged messages of a batch are not redelivered."""
@@ -303,7 +301,7 @@ def test_a_restart_brings_what_was_not_acknowledged(
     assert values(receive(consumer, 5)) == [4, 5, 6, 7, 8]
 
 
-def test_acknowledgements_while_away_are_sent_later(
+def test_acknowledgements_while_disconnected_are_sent_later(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
     """They are not lost, and precede new permits."""
@@ -319,7 +317,7 @@ def test_acknowledgements_while_away_are_sent_later(
 
 
 @pytest.mark.parametrize("cumulative", [False, True])
-def test_an_acknowledgement_that_the_broker_did_not_take_note_of_is_sent_again(
+def test_an_acknowledgement_lost_with_its_stream_is_resent(
     broker: ThreadedFakeBroker, client: Client, cumulative: bool
 ) -> None:
     """It was written to a stream that died right then."""
@@ -371,7 +369,7 @@ def test_messages_acknowledged_before_a_seek_are_redelivered(
     wait_until(broker, all_are_acknowledged)
 
 
-def test_acknowledgements_after_an_own_seek_count(
+def test_acknowledgements_after_the_consumers_own_seek_count(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
     """At once, before the consumer is connected again."""
@@ -383,10 +381,10 @@ def test_acknowledgements_after_an_own_seek_count(
 
 
 @pytest.mark.parametrize("cumulative", [False, True])
-def test_close_sends_again_what_a_dying_stream_took_along(
+def test_close_resends_acknowledgements_of_a_lost_stream(
     broker: ThreadedFakeBroker, client: Client, cumulative: bool
 ) -> None:
-    """It waits for the broker's word, and there is no other stream after it."""
+    """It waits for the broker's answer, because no other stream follows."""
     fill(client, 1, 1)
     consumer = subscribe(client)
     [message] = receive(consumer, 1)
@@ -414,7 +412,7 @@ def test_a_shutdown_does_not_wait_for_answers(
     assert "2 acknowledgements" in caplog.text
 
 
-def test_few_acknowledgements_wait_for_an_answer(
+def test_few_acknowledgements_are_in_flight_at_once(
     broker: ThreadedFakeBroker, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that does not answer is not asked for more messages, until it does."""
@@ -465,7 +463,7 @@ def test_unsubscribe_deletes_the_subscription(broker: ThreadedFakeBroker, client
         ((1, 1, 0), (1, 0, -1), True),
     ],
 )
-def test_what_is_after_the_message_received_last(
+def test_has_message_available_after_the_last_received_message(
     last: tuple[int, int, int], received: tuple[int, int, int], *, expected: bool
 ) -> None:
     assert is_after(MessageId(-1, *last), MessageId(-1, *received)) == expected

@@ -40,7 +40,7 @@ def test_send_answers_the_id(broker: ThreadedFakeBroker, client: Client) -> None
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-def test_a_callback_that_cannot_be_called_is_refused(client: Client, key: str | None) -> None:
+def test_a_callback_that_is_not_callable_is_refused(client: Client, key: str | None) -> None:
     """At once: the receipt would fail the producer, and a flush wait for ever. Wrong types had been
     given for every other argument.
     """
@@ -81,7 +81,7 @@ def test_null_and_empty_values_are_told_apart(broker: ThreadedFakeBroker, client
     assert all(message.is_tombstone for message in messages)
 
 
-def test_callbacks_come_in_order_with_their_ids(client: Client) -> None:
+def test_callbacks_are_called_in_order_with_ids(client: Client) -> None:
     """Each message of a batch gets its index."""
     heard: list[tuple[Result, MessageId | None]] = []
     producer = client.create_producer("t", batching_enabled=True, batching_max_messages=2)
@@ -95,7 +95,7 @@ def test_callbacks_come_in_order_with_their_ids(client: Client) -> None:
     assert producer.last_sequence_id() == 2
 
 
-def test_a_batch_goes_out_by_itself(client: Client) -> None:
+def test_the_delay_sends_a_batch(client: Client) -> None:
     """The delay alone sends it."""
     heard = threading.Event()
     producer = client.create_producer("t", batching_enabled=True, batching_max_publish_delay_ms=5)
@@ -105,7 +105,7 @@ def test_a_batch_goes_out_by_itself(client: Client) -> None:
 
 @pytest.mark.parametrize("stored_first", [False, True])
 @pytest.mark.parametrize("break_at", [1, 3, 17])
-def test_a_lost_connection_loses_and_doubles_nothing(
+def test_a_lost_connection_causes_no_loss_or_duplicates(
     broker: ThreadedFakeBroker, client: Client, stored_first: bool, break_at: int
 ) -> None:
     """Entries without a receipt are sent again; the broker drops those it had stored."""
@@ -135,15 +135,13 @@ def test_a_name_that_the_broker_chose_is_kept(broker: ThreadedFakeBroker, client
     assert broker.topic("t").values() == [b"v"]
 
 
-def test_a_message_that_was_stored_already_has_no_known_id(
-    broker: ThreadedFakeBroker, client: Client
-) -> None:
+def test_a_duplicate_returns_no_known_id(broker: ThreadedFakeBroker, client: Client) -> None:
     """The result is still a success."""
     broker.service.after_store = BreakAt(1)
     assert client.create_producer("t", batching_enabled=True).send(b"v") == MessageId()
 
 
-def test_publishing_goes_on_after_a_restart(broker: ThreadedFakeBroker, client: Client) -> None:
+def test_publishing_continues_after_a_restart(broker: ThreadedFakeBroker, client: Client) -> None:
     """Messages sent while the broker is away wait for it."""
     producer = client.create_producer("t", batching_enabled=True, batching_max_messages=5)
     producer.send(b"0")
@@ -155,7 +153,7 @@ def test_publishing_goes_on_after_a_restart(broker: ThreadedFakeBroker, client: 
     assert broker.topic("t").values() == [b"%d" % number for number in range(20)]
 
 
-def test_a_name_that_is_ours_may_be_busy_for_a_while(
+def test_a_producers_own_name_may_be_busy_for_a_while(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
     """The broker may notice the lost connection later than we do."""
@@ -182,7 +180,7 @@ def test_a_name_in_use_is_refused(client: Client) -> None:
         client.create_producer("t", "me")
 
 
-def test_closing_gives_the_name_back(client: Client) -> None:
+def test_closing_releases_the_name(client: Client) -> None:
     """The next producer of that name continues after the last one's messages."""
     for turn in range(3):
         producer = client.create_producer("t", "me")
@@ -195,13 +193,13 @@ def test_closing_gives_the_name_back(client: Client) -> None:
 
 
 @pytest.mark.parametrize("initial", [-5, -2, 2**70])
-def test_an_initial_sequence_id_that_no_message_could_follow(client: Client, initial: int) -> None:
+def test_an_initial_sequence_id_below_the_first_is_refused(client: Client, initial: int) -> None:
     """An id of -1 or less would count as sent before, and be acknowledged without storing."""
     with pytest.raises(InvalidRequest, match="initial_sequence_id"):
         client.create_producer("t", initial_sequence_id=initial)
 
 
-def test_initial_sequence_id_replays_without_doubling(
+def test_initial_sequence_id_prevents_duplicates_on_replay(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
     """A producer that repeats its messages from its own records stores each once."""
@@ -233,7 +231,7 @@ def test_close_waits_for_receipts(broker: ThreadedFakeBroker, client: Client) ->
     assert broker.topic("t").values() == [b"v"]
 
 
-def test_shutdown_does_not_wait(broker: ThreadedFakeBroker, client: Client) -> None:
+def test_shutdown_does_not_wait_for_receipts(broker: ThreadedFakeBroker, client: Client) -> None:
     """Messages without a receipt fail, with an error that says so."""
     results: list[Result] = []
     producer = client.create_producer("t", batching_enabled=True)
@@ -244,7 +242,7 @@ def test_shutdown_does_not_wait(broker: ThreadedFakeBroker, client: Client) -> N
     broker.do(broker.service.may_answer.set)
 
 
-def test_a_lasting_error_ends_the_producer(broker: ThreadedFakeBroker, client: Client) -> None:
+def test_a_permanent_error_ends_the_producer(broker: ThreadedFakeBroker, client: Client) -> None:
     """An error that no retry can resolve fails pending messages and every later send."""
 
     def disk_is_full(entry: bytes) -> None:
@@ -326,7 +324,7 @@ def test_many_threads_share_a_producer(broker: ThreadedFakeBroker, client: Clien
         assert mine == [b"%d:%d" % (thread, number) for number in range(500)]
 
 
-def test_key_based_batches_survive_a_lost_connection(
+def test_key_based_batches_survive_a_lost_connection_unchanged(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
     """Their entries' sequence ids rise, so the broker can tell a resent one."""
@@ -345,7 +343,7 @@ def test_key_based_batches_survive_a_lost_connection(
 
 
 def test_a_callback_may_send_but_not_wait(client: Client) -> None:
-    """Waiting in the I/O thread would be waiting for oneself."""
+    """A callback that waits in the I/O thread would wait for itself."""
     refused: list[BaseException] = []
     second = threading.Event()
     producer = client.create_producer("t")
@@ -363,7 +361,7 @@ def test_a_callback_may_send_but_not_wait(client: Client) -> None:
     assert len(refused) == 3
 
 
-def test_a_name_that_another_producer_used_meanwhile_is_not_trusted(
+def test_pending_messages_fail_if_another_producer_used_the_name(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
     """Resent messages would be taken for the other producer's, and acknowledged as stored."""
@@ -381,9 +379,7 @@ def test_a_name_that_another_producer_used_meanwhile_is_not_trusted(
     assert broker.topic("t").values() == [b"0"]
 
 
-def test_closing_the_client_ends_an_opening_that_waits(
-    broker: ThreadedFakeBroker, client: Client
-) -> None:
+def test_closing_the_client_ends_a_waiting_open(broker: ThreadedFakeBroker, client: Client) -> None:
     """The thread that opens gets a typed error, at once."""
     asked, outcomes = threading.Event(), []
 
@@ -409,7 +405,7 @@ def test_closing_the_client_ends_an_opening_that_waits(
     assert [type(error) for error in outcomes] == [AlreadyClosed]
 
 
-def test_objects_opened_while_the_client_closes_are_closed(
+def test_objects_opened_during_close_are_closed(
     broker: ThreadedFakeBroker, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing else would close them."""

@@ -42,7 +42,7 @@ def id_of(entry: int, index: int = -1) -> MessageId:
     return MessageId(-1, LEDGER_ID, entry, index)
 
 
-def test_a_message_tells_all_of_itself(broker: ThreadedFakeBroker, client: Client) -> None:
+def test_a_message_has_all_its_fields(broker: ThreadedFakeBroker, client: Client) -> None:
     """Reads exactly the sent fields."""
     producer = client.create_producer("t", "me")
     sent = producer.send(b"v", {"a": "b"}, "k", "o", 3, event_timestamp=99)
@@ -69,7 +69,7 @@ def test_a_message_tells_all_of_itself(broker: ThreadedFakeBroker, client: Clien
     assert (second.properties(), second.event_timestamp()) == ({}, 0)
 
 
-def test_reading_to_the_end_and_on(client: Client) -> None:
+def test_reading_to_the_end_and_further(client: Client) -> None:
     """A loop ends at the end of the topic, and another one continues there."""
     fill(client, 3, 4)
     reader = client.create_reader("t", MessageId.earliest)
@@ -94,7 +94,7 @@ def test_reading_to_the_end_and_on(client: Client) -> None:
         (id_of(2, 3), False, 12),
     ],
 )
-def test_where_a_reader_begins(
+def test_a_reader_begins_at_its_start_id(
     client: Client, start: MessageId, inclusive: bool, first: int
 ) -> None:
     """In the middle of a batch, too: the broker sends the entry, the client drops the rest."""
@@ -110,7 +110,7 @@ def test_where_a_reader_begins(
     ("index", "inclusive", "wanted"),
     [(-1, False, [2]), (-1, True, [1, 2]), (0, False, [2]), (0, True, [1, 2])],
 )
-def test_a_message_that_was_sent_alone_is_its_entry(
+def test_an_unbatched_message_matches_any_batch_index(
     client: Client, index: int, inclusive: bool, wanted: list[int]
 ) -> None:
     """Tests ids with any batch index."""
@@ -153,7 +153,7 @@ def _compacted_entry(indexes: list[int], size: int) -> bytes:
     return build_entry(keys.SerializeToString(), values.SerializeToString(), fields)
 
 
-def test_has_message_available_when_all_that_came_lies_before_the_start(client: Client) -> None:
+def test_nothing_is_available_before_the_start(client: Client) -> None:
     """An entry before the start is not available."""
     fill(client, 1, 4)
     reader = client.create_reader("t", id_of(0, 3))
@@ -228,8 +228,8 @@ def test_seek_in_the_middle_of_a_loop(client: Client) -> None:
 
 
 @pytest.mark.parametrize("place", [-1, 2**63, True, "1"])
-def test_a_seek_to_no_place_is_refused(client: Client, place: Any) -> None:
-    """Times beyond 64 bits would fail in the request's encoding with a ValueError."""
+def test_an_invalid_seek_is_refused(client: Client, place: Any) -> None:
+    """Times beyond 64 bits cannot be encoded in the request."""
     reader = client.create_reader("t", MessageId.earliest)
     with pytest.raises(InvalidRequest, match="a message id or a publish time in ms"):
         reader.seek(place)
@@ -250,7 +250,7 @@ def test_seek_by_time(broker: ThreadedFakeBroker, client: Client) -> None:
 
 
 @pytest.mark.parametrize("queue_size", [3, 1000])
-def test_reading_goes_on_after_a_restart(
+def test_reading_continues_after_a_restart(
     broker: ThreadedFakeBroker, client: Client, queue_size: int
 ) -> None:
     """Nothing is skipped or repeated, in the middle of a batch either."""
@@ -262,7 +262,7 @@ def test_reading_goes_on_after_a_restart(
     assert seen + numbers(reader) == list(range(40))
 
 
-def test_a_reader_at_the_end_misses_nothing_while_away(
+def test_a_disconnected_reader_at_the_end_misses_nothing(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
     """Latest means latest at the beginning, not at each connection."""
@@ -276,7 +276,9 @@ def test_a_reader_at_the_end_misses_nothing_while_away(
     assert reader.read_next(10_000).data() == b"4"
 
 
-def test_a_question_outlives_a_connection(broker: ThreadedFakeBroker, client: Client) -> None:
+def test_requests_are_repeated_on_a_new_connection(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
     """has_message_available and seek are asked again after a restart."""
     fill(client, 2, 4)
     reader = client.create_reader("t", MessageId.latest)
@@ -295,7 +297,7 @@ def test_a_question_outlives_a_connection(broker: ThreadedFakeBroker, client: Cl
     assert numbers(reader) == [5, 6, 7]
 
 
-def test_damage_is_an_error_each_time(broker: ThreadedFakeBroker, client: Client) -> None:
+def test_damage_raises_an_error_each_time(broker: ThreadedFakeBroker, client: Client) -> None:
     """A damaged entry is never skipped; a seek leads away from it."""
     producer = client.create_producer("t")
     for number in range(3):
@@ -313,7 +315,7 @@ def test_damage_is_an_error_each_time(broker: ThreadedFakeBroker, client: Client
     assert numbers(reader) == [2]
 
 
-def test_content_that_does_not_decode_is_damage(broker: ThreadedFakeBroker, client: Client) -> None:
+def test_undecodable_content_is_damage(broker: ThreadedFakeBroker, client: Client) -> None:
     """Its checksums are right: the publisher compressed it wrongly."""
     producer = client.create_producer("t", compression_type=CompressionType.ZSTD)
     producer.send(b"0" * 100)
@@ -337,7 +339,7 @@ def test_content_that_does_not_decode_is_damage(broker: ThreadedFakeBroker, clie
         reader.read_next(5000)
 
 
-def test_a_closed_reader_says_so(client: Client) -> None:
+def test_a_closed_reader_raises(client: Client) -> None:
     """Also to a thread that waits."""
     reader = client.create_reader("t", MessageId.earliest)
     closer = threading.Timer(0.05, reader.close)
@@ -350,7 +352,7 @@ def test_a_closed_reader_says_so(client: Client) -> None:
     reader.close()
 
 
-def test_a_broker_that_is_away_is_not_waited_for_without_end(broker: ThreadedFakeBroker) -> None:
+def test_requests_to_a_missing_broker_time_out(broker: ThreadedFakeBroker) -> None:
     """Asking and seeking fail after the operation timeout; the seek is kept for its return."""
     with Client(
         broker.address, operation_timeout_seconds=0.3, max_backoff_interval_ms=50

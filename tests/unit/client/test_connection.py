@@ -22,8 +22,8 @@ def test_backoff_doubles_up_to_its_bound() -> None:
 
 
 @pytest.mark.parametrize("url", ["h:1", "ledgerfold://h:1", "grpc://h:1/", "pulsar://h:1"])
-def test_service_urls_come_with_or_without_a_scheme(url: str) -> None:
-    """A person may write the address the way they are used to."""
+def test_service_urls_may_omit_the_scheme(url: str) -> None:
+    """A user may omit the scheme."""
     assert address_of(url) == "h:1"
 
 
@@ -75,7 +75,7 @@ def test_opening_gives_up_after_the_operation_timeout(broker: ThreadedFakeBroker
     broker.start_now()
 
 
-def test_a_closed_client_opens_nothing(client: Client) -> None:
+def test_a_closed_client_refuses_new_objects(client: Client) -> None:
     """Use after close is an error, and closing twice is none."""
     client.close()
     client.close()

@@ -47,7 +47,7 @@ def values(messages: list[Message]) -> list[int]:
 
 
 @pytest.mark.parametrize("type_", ["Exclusive", "shared"])
-def test_a_consumer_without_a_queue_fetches_nothing_ahead(
+def test_a_consumer_without_a_queue_prefetches_nothing(
     broker: ThreadedFakeBroker, client: Client, type_: Any
 ) -> None:
     """The broker sends a message only to a waiting receive call."""
@@ -67,7 +67,7 @@ def test_a_consumer_without_a_queue_fetches_nothing_ahead(
     assert len(counts) == 4
 
 
-def test_what_a_consumer_without_a_queue_refuses(
+def test_a_consumer_without_a_queue_refuses_some_calls(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
     """As Pulsar's: timeouts, batches of either kind, and partitions."""
@@ -87,7 +87,7 @@ def test_what_a_consumer_without_a_queue_refuses(
             open_it(*given, receiver_queue_size=0)
 
 
-def test_a_consumer_without_a_queue_comes_back(broker: ThreadedFakeBroker, client: Client) -> None:
+def test_a_consumer_without_a_queue_reconnects(broker: ThreadedFakeBroker, client: Client) -> None:
     """It asks again on a new connection."""
     consumer = client.subscribe("t", "s", initial_position=EARLIEST, receiver_queue_size=0)
     received: list[Message] = []
@@ -145,7 +145,7 @@ def test_a_listener_without_a_queue(broker: ThreadedFakeBroker, client: Client) 
         (None, list(range(10))),
     ],
 )
-def test_a_batch_ends_at_its_first_limit(
+def test_a_batch_ends_at_the_first_limit_reached(
     client: Client, policy: ConsumerBatchReceivePolicy | None, expected: list[int]
 ) -> None:
     """Messages, bytes or time; the next batch continues after it."""
@@ -157,7 +157,7 @@ def test_a_batch_ends_at_its_first_limit(
         assert following == list(range(len(expected), 2 * len(expected)))
 
 
-def test_an_empty_batch_and_the_end(client: Client) -> None:
+def test_an_empty_batch_and_a_closed_consumer(client: Client) -> None:
     """The time may pass without a message; a closed consumer says so."""
     policy = ConsumerBatchReceivePolicy(2, -1, 50)
     consumer = client.subscribe("t", "s", batch_receive_policy=policy)
@@ -248,7 +248,7 @@ def test_a_reader_with_a_listener(client: Client) -> None:
     reader.close()
 
 
-def test_names_of_the_subscriptions_of_readers(broker: ThreadedFakeBroker, client: Client) -> None:
+def test_subscription_names_of_readers(broker: ThreadedFakeBroker, client: Client) -> None:
     """A prefix, or the whole name; a reconnect sends the same."""
     client.create_reader("t", MessageId.earliest, subscription_role_prefix="billing")
     client.create_reader("t", MessageId.earliest, subscription_name="mine", reader_name="me")
@@ -313,7 +313,7 @@ def test_keys_of_bytes(client: Client, batching: bool) -> None:
         (("Some",), r"must be a KeySharedMode \(AutoSplit, Sticky\), not 'Some'"),
     ],
 )
-def test_key_shared_policies_that_are_refused(arguments: tuple[Any, ...], says: str) -> None:
+def test_invalid_key_shared_policies_are_refused(arguments: tuple[Any, ...], says: str) -> None:
     with pytest.raises((InvalidRequest, NotAllowed), match=says):
         ConsumerKeySharedPolicy(*arguments)
 

@@ -101,7 +101,9 @@ def test_a_message_is_published_after_its_last_redelivery(
     }
 
 
-def test_what_is_left_of_a_batch(broker: ThreadedFakeBroker, client: Client) -> None:
+def test_remaining_messages_of_a_batch_are_published(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
     """Acknowledged messages of it are not published; null values stay null."""
     with client.create_producer("t", batching_enabled=True) as producer:
         for value in (b"0", b"1", None, b"3"):
@@ -123,7 +125,9 @@ def test_what_is_left_of_a_batch(broker: ThreadedFakeBroker, client: Client) -> 
         assert audit.receive(timeout_millis=5000).data() == b"1"
 
 
-def test_each_partition_has_its_own_topic(broker: ThreadedFakeBroker, client: Client) -> None:
+def test_each_partition_has_a_separate_dead_letter_topic(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
     """As in Pulsar; the messages name the whole topic."""
     broker.service.partitions["t"] = 2
     with client.create_producer("t") as producer:
@@ -146,7 +150,7 @@ def test_each_partition_has_its_own_topic(broker: ThreadedFakeBroker, client: Cl
         assert {each.properties()["REAL_TOPIC"] for each in found} == {FULL + "t"}
 
 
-def test_what_cannot_be_published_is_redelivered(
+def test_a_message_that_cannot_be_published_is_redelivered(
     broker: ThreadedFakeBroker, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It stays in the subscription until it is in the dead letter topic."""
@@ -171,7 +175,7 @@ def test_what_cannot_be_published_is_redelivered(
         consumer.receive(timeout_millis=30)
 
 
-def test_dead_letters_go_by_while_nobody_receives(
+def test_dead_letters_are_published_without_receive_calls(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
     """They take the room of the queue only until they are published, and a seek forgets them."""
@@ -188,9 +192,7 @@ def test_dead_letters_go_by_while_nobody_receives(
     consumer.close()
 
 
-def test_a_lost_connection_while_one_is_published(
-    broker: ThreadedFakeBroker, client: Client
-) -> None:
+def test_a_lost_connection_during_publication(broker: ThreadedFakeBroker, client: Client) -> None:
     """None is lost; one may be published again."""
     with client.create_producer("t") as producer:
         for number in range(5):
@@ -227,7 +229,7 @@ def test_ordered_subscriptions_have_no_dead_letters(
         ((1, 5), "dead_letter_topic must be a string or None, not 5"),
     ],
 )
-def test_wrong_policies(arguments: tuple[Any, ...], says: str) -> None:
+def test_invalid_policies_are_refused(arguments: tuple[Any, ...], says: str) -> None:
     with pytest.raises(InvalidRequest, match=says):
         ConsumerDeadLetterPolicy(*arguments)
 

@@ -38,7 +38,7 @@ def test_a_delayed_message_is_not_batched(
     assert last.batch_index() == -1
 
 
-def test_a_producer_without_batches(broker: ThreadedFakeBroker) -> None:
+def test_delays_of_a_producer_without_batches(broker: ThreadedFakeBroker) -> None:
     """Delays are counted by the client's clock."""
     with Client(broker.address, clock_ms=lambda: 1_000) as client:
         producer = client.create_producer("t")
@@ -51,7 +51,7 @@ def test_a_producer_without_batches(broker: ThreadedFakeBroker) -> None:
     assert [decode(entry).deliver_at_ms for entry in topic.entries] == [0, 2_000, 0]
 
 
-def test_a_kafka_topic_has_no_delays() -> None:
+def test_a_kafka_topic_refuses_delays() -> None:
     with pytest.raises(InvalidRequest, match="do not delay messages: omit deliver_at"):
         KafkaEntries(CompressionType.NONE).check(NewMessage(b"x", b"k", deliver_at_ms=77))
 

@@ -12,7 +12,7 @@ from ledgerfold.v1 import kafka_pb2
 
 
 def test_fields_that_are_not_set_are_none() -> None:
-    """An offset 0 is one; without a field of its presence it is 0."""
+    """An offset 0 is a value; a field without presence is 0."""
     response = kafka_pb2.DescribeLogResponse(checkpoint=0, batches=[{"batch": b"b"}])
     log = LogDescription.of(response)
     assert (log.checkpoint, log.more_from, log.log_end_offset, log.batches) == (0, None, 0, [b"b"])
@@ -20,7 +20,7 @@ def test_fields_that_are_not_set_are_none() -> None:
     assert (turn.topic, turn.plan, turn.stats, turn.end_offset) == (None, None, None, None)
 
 
-def test_lists_and_mappings_are_pythons() -> None:
+def test_lists_and_maps_are_plain_python_values() -> None:
     segment = SegmentInfo.of(kafka_pb2.KafkaSegmentInfo(ledger_ids=[1, 2]))
     assert type(segment.ledger_ids) is list
     assert segment.ledger_ids == [1, 2]

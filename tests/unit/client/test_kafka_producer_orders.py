@@ -152,7 +152,7 @@ class Run:
 
 @settings(max_examples=examples(300))
 @given(st.booleans(), st.lists(_events, max_size=50))
-def test_nothing_is_lost_doubled_or_refused_for_another(
+def test_no_event_order_loses_duplicates_or_misattributes_messages(
     batching: bool, events: list[tuple[Any, ...]]
 ) -> None:
     async def run() -> None:
@@ -166,7 +166,7 @@ def test_nothing_is_lost_doubled_or_refused_for_another(
     asyncio.run(run())
 
 
-def test_more_are_in_flight_than_the_broker_remembers() -> None:
+def test_more_batches_are_in_flight_than_the_broker_remembers() -> None:
     """When the connection breaks then, each is stored once; where the first lie is not known."""
 
     async def run() -> None:
@@ -188,7 +188,7 @@ def test_more_are_in_flight_than_the_broker_remembers() -> None:
     asyncio.run(run())
 
 
-def test_messages_after_a_given_up_one_have_a_new_epoch() -> None:
+def test_messages_after_a_failed_one_have_a_new_epoch() -> None:
     """The first message may be stored or not: the second is stored once in either case."""
 
     async def run(is_stored: bool) -> None:
@@ -213,7 +213,7 @@ def test_messages_after_a_given_up_one_have_a_new_epoch() -> None:
         asyncio.run(run(is_stored))
 
 
-def test_messages_after_a_given_up_one_are_stored_once() -> None:
+def test_messages_after_a_failed_one_are_stored_once() -> None:
     """Also where the broker does not remember it any more, and refuses it as out of order."""
 
     async def run(is_loaded_anew: bool) -> None:
@@ -237,7 +237,7 @@ def test_messages_after_a_given_up_one_are_stored_once() -> None:
         asyncio.run(run(is_loaded_anew))
 
 
-def test_a_topic_that_became_another_kind_ends_the_producer() -> None:
+def test_a_topic_recreated_as_another_kind_ends_the_producer() -> None:
     async def run() -> None:
         one = Run(batching=False)
         await one.open()

@@ -52,7 +52,7 @@ def test_invalid_messages_are_rejected(arguments: dict[str, Any], sentence: str)
         message(**arguments)
 
 
-def test_there_are_no_clusters_to_replicate_to() -> None:
+def test_replication_clusters_are_rejected() -> None:
     with pytest.raises(NotAllowed, match="replication_clusters="):
         message(content=b"", replication_clusters=["us-west"])
     for disabled in (None, False, True):
@@ -60,7 +60,7 @@ def test_there_are_no_clusters_to_replicate_to() -> None:
         assert made == message(content=b"")
 
 
-def test_a_key_that_is_no_text_keeps_its_bytes() -> None:
+def test_a_key_that_is_not_text_keeps_its_bytes() -> None:
     """As in Python's file names, each byte that is not UTF-8 is a surrogate."""
     made = message(content=b"", partition_key="c\udcff")
     assert made.key == b"c\xff"

@@ -27,7 +27,7 @@ async def taken(lock: asyncio.Lock) -> Any:
     return Opened(lock)
 
 
-def test_of_two_that_wait_one_gets_all() -> None:
+def test_only_one_of_two_concurrent_openings_succeeds() -> None:
     """Opened at the same time, each could hold a partition that the other one waits for."""
 
     async def scenario() -> None:
@@ -49,7 +49,7 @@ def test_of_two_that_wait_one_gets_all() -> None:
 
 
 @pytest.mark.parametrize("failing", range(3))
-def test_if_one_fails_the_others_are_closed(failing: int) -> None:
+def test_a_failure_closes_the_other_streams(failing: int) -> None:
     async def scenario() -> None:
         locks = [asyncio.Lock() for _ in range(3)]
 

@@ -91,7 +91,7 @@ def receive(consumer: Consumer, count: int) -> list[Message]:
 # Producers.
 
 
-def test_a_key_goes_to_its_partition(broker: ThreadedFakeBroker, client: Client) -> None:
+def test_a_key_selects_its_partition(broker: ThreadedFakeBroker, client: Client) -> None:
     """And ids name it."""
     ids = publish(client)
     assert [broker.topic(name(index)).values() for index in range(3)] == by_partition()
@@ -99,9 +99,7 @@ def test_a_key_goes_to_its_partition(broker: ThreadedFakeBroker, client: Client)
     assert "t" not in broker.service.topics
 
 
-def test_a_producer_of_a_partitioned_topic_is_one(
-    broker: ThreadedFakeBroker, client: Client
-) -> None:
+def test_a_partitioned_producer_has_one_name(broker: ThreadedFakeBroker, client: Client) -> None:
     """One name everywhere; its last sequence id is the highest of all partitions."""
     producer = client.create_producer("t", "p", batching_enabled=True)
     assert (producer.topic(), producer.producer_name(), producer.is_connected()) == (
@@ -124,7 +122,9 @@ def test_a_producer_of_a_partitioned_topic_is_one(
         producer.send(b"late")
 
 
-def test_a_partition_that_refuses_opens_nothing(broker: ThreadedFakeBroker, client: Client) -> None:
+def test_a_refusing_partition_leaves_no_producer_open(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
     """Partitions that were opened are closed again, and their names are free."""
     broker.topic(name(1)).connected.add("p")
     with pytest.raises(ProducerBusy):
@@ -134,9 +134,7 @@ def test_a_partition_that_refuses_opens_nothing(broker: ThreadedFakeBroker, clie
     client.create_producer("t", "p")
 
 
-def test_flush_tells_of_the_partition_that_failed(
-    broker: ThreadedFakeBroker, client: Client
-) -> None:
+def test_flush_raises_the_error_of_a_partition(broker: ThreadedFakeBroker, client: Client) -> None:
     """The messages of the others are stored anyway."""
     producer = client.create_producer("t")
     keys = [next(key for key in KEYS if murmur3_32(key) % 3 == index) for index in range(3)]
@@ -161,8 +159,10 @@ def test_a_consumer_reads_every_partition_in_order(client: Client) -> None:
         consumer.receive(timeout_millis=1)
 
 
-def test_acknowledgements_go_to_the_partition(broker: ThreadedFakeBroker, client: Client) -> None:
-    """Ids of several partitions are alike but for the partition here."""
+def test_acknowledgements_are_sent_to_their_partition(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """Here, ids of several partitions differ only in the partition."""
     publish(client)
     consumer = subscribe(client)
     messages = receive(consumer, len(KEYS))
@@ -195,7 +195,7 @@ def test_unacknowledged_messages_are_redelivered(client: Client) -> None:
     assert grouped(again)[partition] == by_partition()[partition]
 
 
-def test_has_more_and_seek(client: Client) -> None:
+def test_has_message_available_and_seek_cover_all_partitions(client: Client) -> None:
     """A seek to an id moves that partition alone; to an end or a time, all of them."""
     publish(client)
     consumer = subscribe(client, start_message_id_inclusive=True)
@@ -213,15 +213,13 @@ def test_has_more_and_seek(client: Client) -> None:
         consumer.seek(MessageId(9, LEDGER_ID, 0))
 
 
-def test_there_is_no_last_message_of_all(client: Client) -> None:
+def test_a_partitioned_topic_has_no_last_message_id(client: Client) -> None:
     """As in Pulsar's client."""
     with pytest.raises(NotAllowed, match="several partitions or topics"):
         subscribe(client).get_last_message_id()
 
 
-def test_waiting_receivers_are_woken_by_any_partition(
-    broker: ThreadedFakeBroker, client: Client
-) -> None:
+def test_any_partition_wakes_waiting_receivers(broker: ThreadedFakeBroker, client: Client) -> None:
     consumer = subscribe(client)
     for key in ("k0", "k1", "k2", "k3"):
         received: list[Message] = []
@@ -232,7 +230,7 @@ def test_waiting_receivers_are_woken_by_any_partition(
         assert [each.data() for each in received] == [key.encode()]
 
 
-def test_closing_ends_whoever_waits(client: Client) -> None:
+def test_closing_ends_waiting_receivers(client: Client) -> None:
     consumer = subscribe(client)
     caught: list[LedgerfoldError] = []
 
@@ -249,7 +247,7 @@ def test_closing_ends_whoever_waits(client: Client) -> None:
     assert isinstance(caught[0], AlreadyClosed)
 
 
-def test_a_listener_hears_all_partitions(client: Client) -> None:
+def test_a_listener_gets_messages_of_all_partitions(client: Client) -> None:
     publish(client)
     seen: list[bytes] = []
     all_seen = threading.Event()
@@ -296,7 +294,7 @@ def test_a_reader_reads_every_partition(client: Client) -> None:
     assert grouped(read)[murmur3_32("k1") % 3][-1] == b"k1"
 
 
-def test_a_reader_begins_at_an_end_and_seeks_from_there(client: Client) -> None:
+def test_a_reader_of_partitions_starts_at_an_end_and_seeks(client: Client) -> None:
     """As in Pulsar, an id belongs to one partition."""
     publish(client)
     with pytest.raises(InvalidRequest, match="earliest, latest"):
@@ -331,7 +329,7 @@ def grow(broker: ThreadedFakeBroker, count: int) -> None:
 
 
 def test_new_partitions_are_used_by_producers(broker: ThreadedFakeBroker, client: Client) -> None:
-    """Sooner or later, without a word."""
+    """They are discovered automatically."""
     producer = client.create_producer("t")
     grow(broker, 4)
     key = new_key(4)
@@ -353,7 +351,7 @@ def test_new_partitions_are_read_from_the_beginning(
     wait_until(lambda: view.get("k") == b"early", "the new partition's key")
 
 
-def test_looking_for_partitions_outlives_a_broker_that_is_away(
+def test_partition_discovery_survives_a_missing_broker(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
     """It is asked again."""
@@ -368,7 +366,7 @@ def test_looking_for_partitions_outlives_a_broker_that_is_away(
     assert sorted(read) == [b"early", b"k0"]
 
 
-def test_a_closed_reader_looks_no_more(client: Client) -> None:
+def test_a_closed_reader_stops_partition_discovery(client: Client) -> None:
     reader = client.create_reader("t", MessageId.earliest)
     core: Any = reader._core
     assert not core._following.done()
@@ -399,7 +397,7 @@ def play(scenario: Callable[[FakeBroker, aio.Client], Any]) -> None:
     asyncio.run(run())
 
 
-def test_the_same_for_asyncio() -> None:
+def test_partitioned_clients_of_asyncio() -> None:
     async def scenario(broker: FakeBroker, client: aio.Client) -> None:
         assert await client.get_topic_partitions("t") == [
             f"persistent://public/default/{name(index)}" for index in range(3)

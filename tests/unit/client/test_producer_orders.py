@@ -183,7 +183,7 @@ class Run:
 
 @settings(max_examples=examples(300))
 @given(_shapes, st.lists(_events, max_size=40), st.booleans())
-def test_nothing_is_lost_doubled_or_swallowed(
+def test_no_event_order_loses_or_duplicates_messages(
     shape: dict[str, Any], events: list[tuple[Any, ...]], combines: bool
 ) -> None:
     """Connections break at any moment; resent entries keep their order and sequence ids.
@@ -211,7 +211,7 @@ def test_nothing_is_lost_doubled_or_swallowed(
     st.lists(_events, max_size=10),
     st.booleans(),
 )
-def test_a_disk_failure_fails_what_is_pending_in_order(
+def test_a_disk_failure_fails_pending_messages_in_order(
     shape: dict[str, Any],
     events: list[tuple[Any, ...]],
     fails_at: int,
@@ -245,7 +245,7 @@ def test_a_disk_failure_fails_what_is_pending_in_order(
     asyncio.run(run())
 
 
-def test_a_batch_that_was_open_fails_behind_those_that_were_sent() -> None:
+def test_an_open_batch_fails_after_sent_ones() -> None:
     """Also if the disk fails, results follow the order of sending."""
 
     def fail(entry: bytes) -> None:

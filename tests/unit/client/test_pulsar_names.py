@@ -122,13 +122,13 @@ def listed_names() -> list[str]:
     return [name for row in rows for name in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
 
 
-def test_each_name_is_here_or_listed() -> None:
+def test_each_name_exists_or_is_documented_as_missing() -> None:
     """A name that is added here leaves the table."""
     listed = listed_names()
     assert sorted(listed) == sorted(missing_names())
 
 
-def test_ours_take_positional_arguments_in_their_order() -> None:
+def test_positional_arguments_have_pulsars_order() -> None:
     for prefix, theirs, ours in (MODULES[0], MODULES[3]):
         for name in ("Client", "Consumer", "Producer", "Reader"):
             for method in vars(getattr(theirs, name)):
@@ -145,7 +145,7 @@ def test_ours_take_positional_arguments_in_their_order() -> None:
                 assert common == [each for each in wanted if each in common], (prefix, name, method)
 
 
-def test_arguments_that_are_missing_may_have_their_defaults() -> None:
+def test_missing_arguments_accept_their_default() -> None:
     """A program that spells out what Pulsar's client does anyway requests nothing."""
     with Client("127.0.0.1:1", **missing_defaults("__init__")) as client:
         # The last check before the broker is asked.

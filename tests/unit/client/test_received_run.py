@@ -70,7 +70,7 @@ def run_of(stored: list[bytes]) -> ReceivedRun:
 
 
 @pytest.mark.parametrize("tells", TELLS, ids=[each.__name__ for each in TELLS])
-def test_each_part_is_that_of_its_own_entry(tells: Callable[[Message], Any]) -> None:
+def test_each_message_has_the_fields_of_its_own_entry(tells: Callable[[Message], Any]) -> None:
     """In any order: a run remembers only the entry that was decoded last."""
     stored = entries()
     run = run_of(stored)
@@ -80,7 +80,7 @@ def test_each_part_is_that_of_its_own_entry(tells: Callable[[Message], Any]) -> 
         assert tells(Message((run, row))) == tells(Message((alone, 0)))
 
 
-def test_parts_that_do_not_decode_are_damage_of_their_own_entry() -> None:
+def test_undecodable_fields_are_damage_of_their_own_entry() -> None:
     """Key and content of the message can be read; the error names the entry."""
     good = entries()[0]
     header = read_header(good)

@@ -36,7 +36,7 @@ class Stream(ReconnectingStream):
     def _on_end(self, error: LedgerfoldError) -> None: ...
 
 
-def test_a_pause_does_not_wait_for_a_broker_that_says_nothing() -> None:
+def test_a_pause_does_not_wait_for_a_silent_broker() -> None:
     """Nor does the next call begin before the stream may connect again."""
 
     async def run(address: str) -> None:
@@ -97,7 +97,7 @@ class WaitingStream(Stream):
         return bool(response == "queued")
 
 
-def test_a_lost_connection_while_it_waits_begins_another_timeout(
+def test_a_lost_connection_restarts_the_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     really_wait = asyncio.wait

@@ -18,7 +18,7 @@ def drain(rotation: Rotation[deque[int]], count: int) -> list[int | None]:
     return [rotation.take(poll) for _ in range(count)]
 
 
-def test_one_is_emptied_before_the_next_and_later_ones_are_found() -> None:
+def test_one_member_is_emptied_before_the_next() -> None:
     first, second = deque([1, 2]), deque[int]()
     rotation = Rotation([first, second])
     assert drain(rotation, 3) == [1, 2, None]
@@ -27,7 +27,7 @@ def test_one_is_emptied_before_the_next_and_later_ones_are_found() -> None:
     assert sorted(number for number in drain(rotation, 2) if number is not None) == [3, 7]
 
 
-def test_a_busy_one_gives_way_after_its_turn() -> None:
+def test_a_busy_member_yields_after_its_share() -> None:
     busy, quiet = deque(range(1000)), deque([-1])
     rotation = Rotation([busy, quiet])
     taken = drain(rotation, MESSAGES_PER_TURN + 2)
@@ -35,7 +35,7 @@ def test_a_busy_one_gives_way_after_its_turn() -> None:
     assert [each for each in taken if each != -1] == list(range(MESSAGES_PER_TURN + 1))
 
 
-def test_who_has_something_gets_the_turn() -> None:
+def test_members_with_data_are_chosen() -> None:
     rotation = Rotation([deque[int](), deque([5])])
     assert rotation.find(bool)
     assert rotation.current == deque([5])
@@ -45,7 +45,7 @@ def test_who_has_something_gets_the_turn() -> None:
     assert not Rotation([deque[int]()]).find(bool)
 
 
-def test_an_error_stays_in_the_way() -> None:
+def test_an_error_is_raised_again() -> None:
     """Nothing is skipped: the next call gets the error again."""
 
     def fail_at(member: str) -> Any:
@@ -60,7 +60,7 @@ def test_an_error_stays_in_the_way() -> None:
             rotation.find(fail_at)
 
 
-def test_new_members_get_turns() -> None:
+def test_new_members_are_included() -> None:
     rotation = Rotation([deque[int]()])
     assert rotation.take(poll) is None
     rotation.members += (deque([4]),)

@@ -35,7 +35,7 @@ SINGLE = PartitionsRoutingMode.UseSinglePartition
         ("", 0),
     ],
 )
-def test_murmur_is_pulsars(key: str, expected: int) -> None:
+def test_murmur_hashes_equal_pulsars(key: str, expected: int) -> None:
     assert murmur3_32(key) == expected
 
 
@@ -51,7 +51,7 @@ def test_murmur_is_pulsars(key: str, expected: int) -> None:
         ("😀", 31 * 0xD83D + 0xDE00),
     ],
 )
-def test_the_java_hash_is_javas(key: str, expected: int) -> None:
+def test_java_hashes_equal_javas(key: str, expected: int) -> None:
     assert java_string_hash(key) == expected
 
 
@@ -70,19 +70,19 @@ def test_a_key_has_one_partition_in_every_mode(
     assert [router.choose(key, partitions) for router in routers] == [expected] * 3
 
 
-def test_a_key_that_is_no_text_has_a_partition() -> None:
+def test_a_key_that_is_not_text_has_a_partition() -> None:
     """A file name, say, that is no UTF-8."""
     key = b"caf\xe9".decode(errors="surrogateescape")
     assert murmur3_32(key) != murmur3_32("caf")
     assert java_string_hash(key) >= 0
 
 
-def test_single_messages_take_turns_one_by_one() -> None:
+def test_single_messages_rotate_one_by_one() -> None:
     router = RoundRobinRouter(murmur3_32, first=1)
     assert [router.choose(None, 3) for _ in range(4)] == [1, 2, 0, 1]
 
 
-def test_batched_messages_take_turns_by_time() -> None:
+def test_batched_messages_rotate_by_time() -> None:
     """So that a batch fills: each partition has all of them for a while."""
     clock = iter([1000, 1050, 1099, 1100, 1200, 1300])
     router = RoundRobinRouter(murmur3_32, first=1, turn_ms=100, clock_ms=lambda: next(clock))
@@ -98,12 +98,12 @@ def test_batched_messages_take_turns_by_time() -> None:
         (ProducerConfig("t", message_routing_mode=SINGLE, batching_enabled=True), [2, 2, 2]),
     ],
 )
-def test_a_producer_routes_as_it_is_told(config: ProducerConfig, expected: list[int]) -> None:
+def test_a_producer_applies_its_routing_mode(config: ProducerConfig, expected: list[int]) -> None:
     router = router_for(config, 3, lambda: 150, chance=lambda partitions: partitions - 1)
     assert [router.choose(None, 3) for _ in range(3)] == expected
 
 
-def test_a_producer_hashes_as_it_is_told() -> None:
+def test_a_producer_applies_its_hashing_scheme() -> None:
     """These two differ on "key1" (1 and 2 of 4)."""
     for scheme, expected in ((HashingScheme.Murmur3_32Hash, 1), (HashingScheme.JavaStringHash, 2)):
         config = ProducerConfig("t", hashing_scheme=scheme)
@@ -113,7 +113,9 @@ def test_a_producer_hashes_as_it_is_told() -> None:
 @pytest.mark.parametrize(
     ("pending", "across", "expected"), [(1000, 5000, 1000), (1000, 60, 20), (0, 60, 0), (9, 1, 1)]
 )
-def test_the_partitions_share_what_may_wait(pending: int, across: int, expected: int) -> None:
+def test_the_partitions_share_the_limit_of_pending_messages(
+    pending: int, across: int, expected: int
+) -> None:
     """As in Pulsar; all have one name."""
     config = ProducerConfig(
         "t", max_pending_messages=pending, max_pending_messages_across_partitions=across

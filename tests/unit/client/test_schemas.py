@@ -69,7 +69,7 @@ ANY: list[Any] = [int]
 KINDS = pytest.mark.parametrize("kind", ["JsonSchema", "AvroSchema"])
 
 
-def test_definitions_are_pulsars() -> None:
+def test_definitions_equal_pulsars() -> None:
     """A registry would get them."""
     mine, other = (classes(each)[1] for each in (ours, theirs))
     assert mine.schema() == other.schema()
@@ -83,7 +83,7 @@ def test_definitions_are_pulsars() -> None:
 
 
 @KINDS
-def test_bytes_are_pulsars(kind: str) -> None:
+def test_encoded_bytes_equal_pulsars(kind: str) -> None:
     """Each package decodes what the other has encoded."""
     mine, other = (getattr(each, kind)(classes(each)[1]) for each in (ours, theirs))
     encoded = mine.encode(order_of(mine))
@@ -127,7 +127,7 @@ def test_strings_and_bytes() -> None:
     assert (info.schema_type, info.name, info.schema) == (ours.SchemaType.STRING, "STRING", "")
 
 
-def test_dicts_with_a_definition() -> None:
+def test_avro_of_dicts_with_a_definition() -> None:
     """Avro without a class."""
     definition = {
         "type": "record",
@@ -162,12 +162,12 @@ def test_dicts_with_a_definition() -> None:
         (lambda order: ours.JsonSchema(order).encode({}), "JsonSchema encodes Order, not {}"),
     ],
 )
-def test_wrong_types_get_a_sentence(call: Callable[[type[Any]], Any], says: str) -> None:
+def test_wrong_types_are_rejected(call: Callable[[type[Any]], Any], says: str) -> None:
     with pytest.raises(TypeError, match=says):
         call(classes(ours)[1])
 
 
-def test_fields_that_a_record_does_not_have() -> None:
+def test_unknown_fields_of_a_record_are_rejected() -> None:
     made = order(ours)
     with pytest.raises(AttributeError, match="Order has no field size"):
         made.size = 1
@@ -233,7 +233,7 @@ def test_schemas_of_pulsars_own_client(client: Client) -> None:
 
 
 @pytest.mark.parametrize("wrong", [5, ours.StringSchema])
-def test_what_is_no_schema(client: Client, wrong: Any) -> None:
+def test_invalid_schemas_are_rejected(client: Client, wrong: Any) -> None:
     for call in (client.create_producer, client.create_table_view):
         with pytest.raises(InvalidRequest, match=r"A schema must be an \w+ with"):
             call("t", schema=wrong)

@@ -107,7 +107,7 @@ def answer(queue: SendQueue, stream: Stream) -> None:
     queue.on_done([Outcome(entry, Position(1, 0)) for entry in entries])
 
 
-def test_the_quick_way_and_the_long_way_agree() -> None:
+def test_fast_and_slow_path_give_the_same_entries() -> None:
     """A message that takes the short cut ends in the same entry as one that does not."""
     chance = random.Random(7)
     sizes = [chance.randrange(120) for _ in range(500)]
@@ -131,7 +131,7 @@ def test_the_quick_way_and_the_long_way_agree() -> None:
     ]
 
 
-def test_keys_of_all_scripts_take_the_quick_way() -> None:
+def test_keys_in_any_script_take_the_fast_path() -> None:
     """A key is its UTF-8 bytes, and an undecodable file name keeps its bytes."""
     producer, queue, stream = producer_of()
     keys = ["", "a", "k\u00e4y", "\u9375", "no-text-\udcff"]
@@ -142,7 +142,7 @@ def test_keys_of_all_scripts_take_the_quick_way() -> None:
     assert [row[0] for row in entry] == [key.encode(errors="surrogateescape") for key in keys]
 
 
-def test_both_ways_mixed_keep_the_order() -> None:
+def test_mixing_both_paths_keeps_the_order() -> None:
     """Messages with and without properties, numbers and keys share batches in order of sending."""
     producer, queue, stream = producer_of(batching_max_messages=10)
     for number in range(40):
@@ -178,7 +178,7 @@ def test_a_batch_is_sealed_before_it_exceeds_its_bytes() -> None:
 
 
 def test_a_batch_is_sealed_after_its_delay() -> None:
-    """A lone message does not wait for company for ever, nor does the next one."""
+    """A single message is sent after the delay, and so is the next one."""
     producer, _, stream = producer_of(batching_max_publish_delay_ms=10)
     for _ in range(2):
         stream.loop.pass_time(1)
@@ -190,7 +190,7 @@ def test_a_batch_is_sealed_after_its_delay() -> None:
         stream.entries.clear()
 
 
-def test_one_timer_serves_batches_that_fill_before_it() -> None:
+def test_one_timer_serves_batches_that_fill_earlier() -> None:
     """The delay counts from the batch before, not from the first one."""
     producer, _, stream = producer_of(batching_max_messages=2)
     producer.send_async(b"1", None, partition_key="k")
@@ -224,7 +224,7 @@ def test_without_batching_every_message_is_a_plain_entry() -> None:
     ]
 
 
-def test_a_full_queue_refuses_and_takes_again() -> None:
+def test_a_full_queue_refuses_until_a_receipt_arrives() -> None:
     """Pending messages are bounded; receipts make room."""
     producer, queue, stream = producer_of(
         max_pending_messages=5, batching_max_messages=2, block_if_queue_full=False
@@ -253,7 +253,7 @@ def test_a_batch_above_the_brokers_limit_is_taken_apart() -> None:
     assert [row[2] for entry in stream.contents() for row in entry] == [0, 2]
 
 
-def test_a_key_based_batch_that_is_taken_apart_stays_in_order() -> None:
+def test_a_split_key_based_batch_keeps_its_order() -> None:
     """One key has too much for an entry: later entries have higher sequence ids."""
     producer, queue, stream = producer_of(
         batching_type=BatchingType.KeyBased, batching_max_allowed_size_in_bytes=100_000
@@ -266,7 +266,7 @@ def test_a_key_based_batch_that_is_taken_apart_stays_in_order() -> None:
     assert [entry.sequence_id for entry in stream.entries] == [1, 2, 3]
 
 
-def test_a_batch_leaves_room_for_what_a_compaction_adds() -> None:
+def test_a_batch_reserves_bytes_for_a_compaction() -> None:
     """4 bytes for each message, where it takes others away: so it is halved before the limit."""
     producer, queue, stream = producer_of(batching_max_allowed_size_in_bytes=100_000)
     stream.entry_bytes_max = 100_000
@@ -294,7 +294,7 @@ def test_a_batch_leaves_room_for_what_a_compaction_adds() -> None:
         {"content": b"", "event_timestamp": 1.5},
     ],
 )
-def test_wrong_arguments_are_refused_at_once(arguments: dict[str, Any]) -> None:
+def test_invalid_arguments_are_refused_at_once(arguments: dict[str, Any]) -> None:
     """Nothing of a refused message is kept."""
     producer, queue, stream = producer_of()
     content = arguments.pop("content")
@@ -314,7 +314,7 @@ def test_sequence_ids_must_rise() -> None:
 
 @pytest.mark.parametrize("batching", [None, BatchingType.Default, BatchingType.KeyBased])
 @pytest.mark.parametrize("left", [0, 1])
-def test_sequence_ids_come_to_an_end(batching: BatchingType | None, left: int) -> None:
+def test_sequence_ids_may_run_out(batching: BatchingType | None, left: int) -> None:
     """Queued messages are sent; messages without an id are rejected, on both paths."""
     end = 2**63 - 1
     producer, queue, stream = producer_of(
@@ -335,7 +335,7 @@ def test_sequence_ids_come_to_an_end(batching: BatchingType | None, left: int) -
     assert found == list(range(end - left, end + 1))
 
 
-def test_a_failing_callback_hurts_nobody_else() -> None:
+def test_a_failing_callback_does_not_affect_others() -> None:
     """Later messages get their receipts."""
     heard: list[int] = []
     producer, queue, stream = producer_of()
@@ -350,8 +350,8 @@ def test_a_failing_callback_hurts_nobody_else() -> None:
     assert heard == [1]
 
 
-def test_a_closed_queue_takes_nothing() -> None:
-    """Both ways in are shut."""
+def test_a_closed_queue_refuses_messages() -> None:
+    """Neither path accepts a message."""
     producer, queue, stream = producer_of()
     producer.send_async(b"1", None, partition_key="k")
     queue.close_for_new()
@@ -362,8 +362,8 @@ def test_a_closed_queue_takes_nothing() -> None:
         queue.add(NewMessage(b"3", None), None, wait=True)
 
 
-def test_late_messages_on_the_fast_path_fail() -> None:
-    """A message that slipped in while the queue was closed is not lost in silence."""
+def test_messages_after_closing_fail_on_the_fast_path() -> None:
+    """A message added while the queue is closing is reported as failed."""
     results: list[str] = []
     producer, queue, _ = producer_of()
     producer.send_async(b"1", None, partition_key="k")
@@ -375,7 +375,7 @@ def test_late_messages_on_the_fast_path_fail() -> None:
     assert results == ["AlreadyClosed"]
 
 
-def test_flush_raises_what_nobody_heard_of() -> None:
+def test_flush_raises_unreported_failures() -> None:
     """Without a callback the flush raises the failure, once."""
 
     async def run() -> None:
@@ -390,7 +390,7 @@ def test_flush_raises_what_nobody_heard_of() -> None:
     asyncio.run(run())
 
 
-def test_a_receipt_that_comes_at_once_wakes_who_waits_for_any_partition() -> None:
+def test_an_immediate_receipt_wakes_waiters_of_any_partition() -> None:
     """Also a receipt that the loop handles right after the request; a task that left is
     forgotten.
     """
@@ -417,7 +417,7 @@ def test_a_receipt_that_comes_at_once_wakes_who_waits_for_any_partition() -> Non
     asyncio.run(run())
 
 
-def test_a_thread_waits_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_waits_for_space(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sender sleeps until a receipt arrives, then continues."""
     producer, queue, stream = producer_of(
         max_pending_messages=1, block_if_queue_full=True, batching_enabled=False
@@ -486,7 +486,7 @@ def test_without_batching_a_message_that_is_too_large_fails_alone() -> None:
     assert [row[0][2] for row in stream.contents()] == [0, 1, 3, 4, 5]
 
 
-def test_a_run_counts_as_the_messages_that_it_has() -> None:
+def test_a_run_counts_all_its_messages() -> None:
     """The limit of pending messages holds; parts of a run are answered one after the other."""
     producer, queue, stream = producer_of(
         batching_enabled=False, max_pending_messages=10, block_if_queue_full=False

@@ -56,7 +56,7 @@ def test_the_remaining_messages(
     assert "never sent" not in table
 
 
-def test_listeners_hear_removals_as_none() -> None:
+def test_listeners_get_removals_as_none() -> None:
     """TVW-06: keyless messages are not reported, a removal also if the key was absent."""
     table = Table(bytes.decode)
     heard = listening(table)
@@ -64,7 +64,7 @@ def test_listeners_hear_removals_as_none() -> None:
     assert heard == [("a", "1"), ("a", None), ("b", None)]
 
 
-def test_a_listener_that_raises_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_listener_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     """It is logged; the others, and the table, get every update."""
     table = Table(bytes)
 
@@ -82,7 +82,7 @@ def test_a_listener_that_raises_harms_nobody(caplog: pytest.LogCaptureFixture) -
     ]
 
 
-def test_content_that_cannot_be_decoded_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_undecodable_content_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """The key keeps its value, the failure is logged with the message's id."""
     table = Table(bytes.decode)
     heard = listening(table)
@@ -113,7 +113,7 @@ def test_snapshots_are_copies() -> None:
     assert table.snapshot() == {"a": b"2"}
 
 
-def test_a_callback_may_change_the_table_while_it_is_shown() -> None:
+def test_a_callback_may_change_the_table_during_iteration() -> None:
     """for_each walks over a copy."""
     table = Table(bytes)
     table.apply(messages(("a", b"1"), ("b", b"2")))
@@ -121,7 +121,7 @@ def test_a_callback_may_change_the_table_while_it_is_shown() -> None:
     assert sorted(table.snapshot()) == ["a", "ax", "b", "bx"]
 
 
-def test_listening_to_all_has_no_gap() -> None:
+def test_for_each_and_listen_misses_no_update() -> None:
     """The writer never pauses: the listener gets each number once, in order, none missing."""
     table = Table(bytes)
     table.apply(messages(("n", b"0")))
@@ -168,7 +168,7 @@ def test_a_listener_may_add_a_listener() -> None:
     assert heard == [("a", b"1"), ("a", b"2")]
 
 
-def test_a_callbacks_error_on_present_messages_is_raised() -> None:
+def test_an_error_of_a_callback_for_present_messages_is_raised() -> None:
     """It runs in the caller's call, which then has no listener."""
     table = Table(bytes)
     table.apply(messages(("a", b"1")))

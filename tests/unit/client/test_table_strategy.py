@@ -46,7 +46,7 @@ def test_a_view_equals_the_compacted_topic(
     assert table.snapshot() == late.snapshot() == {each.key: each.value for each in left}
 
 
-def test_nobody_hears_of_what_was_skipped() -> None:
+def test_skipped_messages_reach_no_listener() -> None:
     """But the strategy."""
     Stubborn.skipped.clear()
     table = Table(bytes, Stubborn())
@@ -60,7 +60,7 @@ def test_nobody_hears_of_what_was_skipped() -> None:
     ("strategy", "told"),
     [(Raises(), "LookupError: no such price"), (Vague(), "returned 1, which is not a bool")],
 )
-def test_a_strategy_that_fails_is_logged(
+def test_a_failing_strategy_is_logged(
     strategy: Any, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log names the message, which changes nothing; others are applied."""
@@ -72,7 +72,7 @@ def test_a_strategy_that_fails_is_logged(
     assert "0:0:-1:1" in caplog.text
 
 
-def test_a_client_takes_a_strategy(client: Client) -> None:
+def test_a_client_accepts_a_strategy(client: Client) -> None:
     with client.create_producer("t") as producer:
         for number in (5, 3, 7, 6):
             producer.send(b"%d" % number, partition_key="a")

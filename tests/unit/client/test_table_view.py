@@ -53,7 +53,7 @@ def test_a_new_view_holds_everything(client: Client) -> None:
     assert view.snapshot() == numbered(0, 30)
 
 
-def test_a_view_of_nothing(client: Client) -> None:
+def test_a_view_of_an_empty_topic(client: Client) -> None:
     """An empty topic has an empty view, at once; keyless and emptied ones, too."""
     assert client.create_table_view("new").snapshot() == {}
     with client.create_producer("t") as producer:
@@ -63,7 +63,7 @@ def test_a_view_of_nothing(client: Client) -> None:
     assert client.create_table_view("t").snapshot() == {}
 
 
-def test_creation_ends_though_publishing_does_not(client: Client) -> None:
+def test_creation_completes_while_messages_are_published(client: Client) -> None:
     """TVW-08: creation reads up to the last message at its begin."""
     stop, going = threading.Event(), threading.Event()
 
@@ -103,7 +103,7 @@ def test_listening(client: Client) -> None:
     assert every == list(numbered(0, 10).items())
 
 
-def test_values_by_a_schema(client: Client) -> None:
+def test_values_are_decoded_by_a_schema(client: Client) -> None:
     """Only `decode` of the object is used."""
 
     class Number:
@@ -116,7 +116,7 @@ def test_values_by_a_schema(client: Client) -> None:
     assert view.snapshot() == {"k0": 0, "k1": 1, "k2": 2}
 
 
-def test_the_readers_name(broker: ThreadedFakeBroker, client: Client) -> None:
+def test_the_name_of_the_views_reader(broker: ThreadedFakeBroker, client: Client) -> None:
     """The subscription name names the reader; the read is compacted, from earliest."""
     client.create_table_view("t", "prices-view")
     opening = broker.service.opened[-1]
@@ -146,7 +146,7 @@ def test_listeners_may_use_the_client(client: Client) -> None:
     assert outcome == [0, 1]
 
 
-def test_a_slow_listener_holds_up_nobody_else(client: Client) -> None:
+def test_a_slow_listener_delays_only_its_view(client: Client) -> None:
     """Neither the client's other streams nor readers of the view wait."""
     view = client.create_table_view("t")
     entered, leave = threading.Event(), threading.Event()
@@ -164,7 +164,7 @@ def test_a_slow_listener_holds_up_nobody_else(client: Client) -> None:
     leave.set()
 
 
-def test_a_refresh_gets_its_turn(
+def test_a_refresh_completes_while_messages_arrive(
     broker: ThreadedFakeBroker, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when the next message is there before the last one is applied, each time."""
@@ -185,7 +185,7 @@ def test_a_refresh_gets_its_turn(
     stop.set()
 
 
-def test_a_view_goes_on_after_a_restart(broker: ThreadedFakeBroker, client: Client) -> None:
+def test_a_view_continues_after_a_restart(broker: ThreadedFakeBroker, client: Client) -> None:
     """It reconnects, and no listener is called twice."""
     publish(client, 0, 10)
     view = client.create_table_view("t")
@@ -199,10 +199,10 @@ def test_a_view_goes_on_after_a_restart(broker: ThreadedFakeBroker, client: Clie
     assert heard == list(numbered(10, 20))
 
 
-def test_a_message_that_is_gone_is_not_waited_for(
+def test_a_view_does_not_wait_for_a_removed_message(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
-    """A compaction may remove the last message before it is read: the broker's word counts."""
+    """A compaction may remove the last message before it is read: the broker reports the end."""
     publish(client, 0, 7)
     view = client.create_table_view("t")
     real = broker.service.GetLastMessageId
@@ -276,7 +276,7 @@ def test_damage_at_creation_is_an_error(broker: ThreadedFakeBroker, client: Clie
         client.create_table_view("t")
 
 
-def test_damage_later_is_told_and_outlived(broker: ThreadedFakeBroker, client: Client) -> None:
+def test_later_damage_is_reported_and_survived(broker: ThreadedFakeBroker, client: Client) -> None:
     """A refresh raises it, and reading continues with a new reader after a repair."""
     publish(client, 0, 3)
     view = client.create_table_view("t")
@@ -290,10 +290,10 @@ def test_damage_later_is_told_and_outlived(broker: ThreadedFakeBroker, client: C
     view.refresh()
 
 
-def test_a_reader_that_the_broker_ends_is_opened_again(
+def test_a_view_reopens_a_reader_that_the_broker_ended(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
-    """An answer that no retry of the stream mends is retried by the view."""
+    """The view retries after errors that the stream does not retry."""
     publish(client, 0, 3)
     view = client.create_table_view("t")
     follower = view._core.cores[0]
@@ -309,7 +309,7 @@ def test_a_reader_that_the_broker_ends_is_opened_again(
     assert follower.applied == Position(LEDGER_ID, 1)
 
 
-def test_the_call_thread() -> None:
+def test_calls_run_in_one_thread() -> None:
     """Calls run there one after another; their errors are raised; it ends on request."""
     calls = CallThread("test")
     io = IoThread.shared()

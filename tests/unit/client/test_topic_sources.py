@@ -81,7 +81,7 @@ def test_a_list_of_topics_is_one_consumer(broker: ThreadedFakeBroker, client: Cl
         }
 
 
-def test_ids_that_name_their_topic(broker: ThreadedFakeBroker, client: Client) -> None:
+def test_ids_name_their_topic(broker: ThreadedFakeBroker, client: Client) -> None:
     """As received, or as parsed with the topic; others are refused with a sentence."""
     publish(client, "a", "b", messages=1)
     consumer = client.subscribe(["a", "b"], "s", initial_position=EARLIEST)
@@ -102,7 +102,7 @@ def test_ids_that_name_their_topic(broker: ThreadedFakeBroker, client: Client) -
     assert broker.topic("a").subscriptions["s"].cumulative < Position(LEDGER_ID, 0)
 
 
-def test_a_seek_moves_one_topic_or_all(client: Client) -> None:
+def test_a_seek_applies_to_one_topic_or_to_all(client: Client) -> None:
     publish(client, "a", "b")
     consumer = client.subscribe(["a", "b"], "s", initial_position=EARLIEST)
     first: dict[str, MessageId] = {}
@@ -118,7 +118,7 @@ def test_a_seek_moves_one_topic_or_all(client: Client) -> None:
         consumer.get_last_message_id()
 
 
-def test_all_topics_of_a_list_or_none(broker: ThreadedFakeBroker, client: Client) -> None:
+def test_a_list_opens_all_topics_or_none(broker: ThreadedFakeBroker, client: Client) -> None:
     """A refused one releases the others."""
     taken = client.subscribe("b", "s")
     with pytest.raises(SubscriptionBusy):
@@ -152,7 +152,7 @@ def test_wrong_topics(client: Client, topics: Any, says: str) -> None:
         (RegexSubscriptionMode.AllTopics, ["persistent", "non-persistent"]),
     ],
 )
-def test_the_mode_chooses_the_domains(mode: RegexSubscriptionMode, matching: list[str]) -> None:
+def test_the_mode_selects_the_domains(mode: RegexSubscriptionMode, matching: list[str]) -> None:
     source = TopicPattern(re.compile("public/default/foo-.*"), 1, mode)
     domains = ("persistent", "non-persistent")
     found = [each for each in domains if source.matches(f"{each}://public/default/foo-1")]
@@ -171,7 +171,7 @@ def test_the_mode_chooses_the_domains(mode: RegexSubscriptionMode, matching: lis
         ("shop/eu/foo-.*", []),
     ],
 )
-def test_names_that_match(pattern: str, matching: list[str]) -> None:
+def test_matching_names(pattern: str, matching: list[str]) -> None:
     """The whole name, without the partition's index."""
     source = TopicPattern(re.compile(pattern), 1)
     names = ["foo-1", "foo-2-partition-3", "foobar", "bar-foo-1"]

@@ -31,12 +31,12 @@ def test_acknowledging_twice_counts_once() -> None:
     assert not tracker.acknowledge(FIRST, 1)
 
 
-def test_a_plain_message_is_its_entry() -> None:
+def test_an_unbatched_message_is_its_entry() -> None:
     """Without a batch there is nothing to count."""
     assert BatchAcknowledgements().acknowledge(FIRST, -1)
 
 
-def test_a_batch_that_nobody_can_open_leaves_nothing_behind() -> None:
+def test_an_undecodable_batch_leaves_nothing_behind() -> None:
     """Such an entry is registered, because it is a batch, and has one message without an index."""
     tracker = BatchAcknowledgements()
     for position in (FIRST, SECOND):
@@ -47,12 +47,12 @@ def test_a_batch_that_nobody_can_open_leaves_nothing_behind() -> None:
     assert len(tracker) == 0
 
 
-def test_an_unknown_batch_is_left_alone() -> None:
+def test_an_acknowledgement_of_an_unknown_batch_is_ignored() -> None:
     """Acknowledging one message of a batch never seen must not lose the others."""
     assert not BatchAcknowledgements().acknowledge(FIRST, 0)
 
 
-def test_a_compacted_batch_counts_what_is_left_of_it() -> None:
+def test_a_compacted_batch_counts_its_remaining_messages() -> None:
     """Batch indexes have gaps after a compaction."""
     tracker = BatchAcknowledgements()
     assert tracker.opened(FIRST, [3, 7]) == [3, 7]
@@ -60,7 +60,7 @@ def test_a_compacted_batch_counts_what_is_left_of_it() -> None:
     assert tracker.acknowledge(FIRST, 3)
 
 
-def test_a_redelivered_batch_comes_without_what_was_acknowledged() -> None:
+def test_a_redelivered_batch_omits_acknowledged_messages() -> None:
     """Only unacknowledged messages are delivered again."""
     tracker = BatchAcknowledgements()
     tracker.opened(FIRST, range(4))
@@ -68,7 +68,7 @@ def test_a_redelivered_batch_comes_without_what_was_acknowledged() -> None:
     assert tracker.opened(FIRST, range(4)) == [0, 2, 3]
 
 
-def test_an_acknowledgement_costs_the_same_in_a_large_batch() -> None:
+def test_the_cost_of_an_acknowledgement_does_not_depend_on_the_batch_size() -> None:
     """It changes a bit in place, without a copy of the batch's set."""
     tracker = BatchAcknowledgements()
     tracker.opened(FIRST, range(300_000))
@@ -88,7 +88,7 @@ def test_an_acknowledgement_costs_the_same_in_a_large_batch() -> None:
     st.sets(st.integers(0, 40), min_size=1),
     st.lists(st.tuples(st.booleans(), st.integers(0, 42)), max_size=60),
 )
-def test_any_acknowledgements_leave_what_a_set_says(
+def test_acknowledgements_agree_with_a_set(
     indexes: set[int], acknowledged: list[tuple[bool, int]]
 ) -> None:
     """One by one and cumulatively, with gaps, repeated, of messages that are not there."""
@@ -108,7 +108,7 @@ def test_any_acknowledgements_leave_what_a_set_says(
         assert tracker.opened(FIRST, sorted(indexes)) == sorted(left)
 
 
-def test_cumulative_in_the_middle_acknowledges_the_entry_before() -> None:
+def test_a_cumulative_acknowledgement_within_a_batch_covers_earlier_entries() -> None:
     """As in Pulsar; the batch itself follows with its last message."""
     tracker = BatchAcknowledgements()
     for position in (FIRST, SECOND, THIRD):
@@ -119,7 +119,7 @@ def test_cumulative_in_the_middle_acknowledges_the_entry_before() -> None:
     assert tracker.acknowledge_cumulative(THIRD, 2) == THIRD
 
 
-def test_cumulative_completes_a_batch_acknowledged_in_parts() -> None:
+def test_a_cumulative_acknowledgement_completes_a_partly_acknowledged_batch() -> None:
     """Single acknowledgements and a cumulative one add up."""
     tracker = BatchAcknowledgements()
     tracker.opened(FIRST, range(3))
@@ -127,7 +127,7 @@ def test_cumulative_completes_a_batch_acknowledged_in_parts() -> None:
     assert tracker.acknowledge_cumulative(FIRST, 1) == FIRST
 
 
-def test_positions_are_due_in_order_once_their_delay_is_over() -> None:
+def test_positions_are_due_in_order_after_their_delay() -> None:
     """The delay counts from the last time the entry was added."""
     delayed = DelayedPositions(100)
     delayed.add(FIRST, 0)

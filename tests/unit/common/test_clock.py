@@ -20,7 +20,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(limited())
 
 
-def test_it_stands_until_it_is_moved() -> None:
+def test_time_stops_until_it_is_moved() -> None:
     async def body() -> None:
         clock = ManualClock(1_000)
         assert clock.now_ms() == 1_000
@@ -31,7 +31,7 @@ def test_it_stands_until_it_is_moved() -> None:
     run(body())
 
 
-def test_it_does_not_move_backwards() -> None:
+def test_time_does_not_move_backwards() -> None:
     """Ages and retention would be nonsense."""
 
     async def body() -> None:
@@ -63,7 +63,7 @@ def test_redeliveries_are_due_in_the_order_of_their_times() -> None:
     run(body())
 
 
-def test_a_callback_may_cancel_another_that_is_due() -> None:
+def test_a_callback_may_cancel_another_due_one() -> None:
     async def body() -> None:
         clock, found = ManualClock(0), list[str]()
         second = clock.call_later(2, lambda: found.append("second"))
@@ -74,7 +74,7 @@ def test_a_callback_may_cancel_another_that_is_due() -> None:
     run(body())
 
 
-def test_a_move_is_over_when_those_it_woke_sleep_again() -> None:
+def test_a_move_ends_when_the_woken_tasks_sleep_again() -> None:
     """However many turns of the loop their work takes; a periodic task runs once a move."""
 
     async def body() -> None:
@@ -99,7 +99,7 @@ def test_a_move_is_over_when_those_it_woke_sleep_again() -> None:
     run(body())
 
 
-def test_a_move_does_not_wait_for_who_has_ended_or_was_cancelled() -> None:
+def test_a_move_does_not_wait_for_ended_or_cancelled_tasks() -> None:
     async def body() -> None:
         clock, done = ManualClock(0), list[str]()
 
@@ -118,7 +118,7 @@ def test_a_move_does_not_wait_for_who_has_ended_or_was_cancelled() -> None:
     run(body())
 
 
-def test_no_delay_needs_no_move() -> None:
+def test_zero_delay_needs_no_move() -> None:
     async def body() -> None:
         called = asyncio.Event()
         ManualClock(0).call_later(0, called.set)
@@ -127,7 +127,7 @@ def test_no_delay_needs_no_move() -> None:
     run(body())
 
 
-def test_a_clock_goes_to_the_year_9999() -> None:
+def test_a_clock_ends_with_the_year_9999() -> None:
     """Beyond it no date could be shown, and no record written."""
     clock = ManualClock(0)
     with pytest.raises(InvalidRequest, match="9999"):

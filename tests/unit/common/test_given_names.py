@@ -44,7 +44,7 @@ def test_names_that_pulsar_accepts_are_accepted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*REFUSED, "x" * (NAME_CHARACTERS_MAX + 1)])
-def test_names_that_nobody_could_type_are_rejected(name: str) -> None:
+def test_names_that_cannot_be_typed_are_rejected(name: str) -> None:
     """The error shows a short stand-in for the name."""
     with pytest.raises(InvalidRequest, match=r"^A producer cannot be named '"):
         check_name("A producer", name)
@@ -54,7 +54,7 @@ def test_names_that_nobody_could_type_are_rejected(name: str) -> None:
     assert len(stand_in) < 60
 
 
-def test_stand_ins_are_told_apart() -> None:
+def test_stand_ins_are_distinct() -> None:
     """Tests long names that begin alike, and names that differ only in omitted parts."""
     names = ["x" * 2000, "x" * 2001, "a\nb", "a\rb", "a?b"]
     assert len(set(map(shown, names))) == len(names)

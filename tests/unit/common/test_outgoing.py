@@ -34,7 +34,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_CHECK_S", 0.001)
 
 
-def test_a_stream_that_is_one_too_many() -> None:
+def test_a_stream_beyond_the_limit_is_refused() -> None:
     """It is refused, counted, and the next one is taken when another has ended."""
     outgoing = Outgoing(streams_max=2)
     with outgoing.stream(), outgoing.stream():
@@ -46,7 +46,7 @@ def test_a_stream_that_is_one_too_many() -> None:
     assert (outgoing.streams, outgoing.streams_refused) == (0, 1)
 
 
-def test_the_less_room_the_less_is_read_at_once() -> None:
+def test_reads_get_smaller_as_space_gets_scarce() -> None:
     """A read takes a part of the rest, and at least the minimum, so that many get some."""
     outgoing = Outgoing(bytes_max=64 * READ_PART * KIB)
     most, granted = 1024 * KIB, list[int]()
@@ -59,7 +59,7 @@ def test_the_less_room_the_less_is_read_at_once() -> None:
     assert [wide.share().reserve(most) for _ in range(1000)].count(True) > 400
 
 
-def test_room_is_given_in_order() -> None:
+def test_space_is_granted_in_order_of_arrival() -> None:
     """Waiting streams get freed space in order; streams that left are skipped."""
 
     async def body() -> None:
@@ -86,7 +86,7 @@ def test_room_is_given_in_order() -> None:
     run(body)
 
 
-def test_who_has_something_else_to_do_does_not_wait() -> None:
+def test_a_stream_that_left_does_not_block_others() -> None:
     """For example, its client left: it holds no space and blocks no other."""
 
     async def body() -> None:
@@ -105,7 +105,7 @@ def test_who_has_something_else_to_do_does_not_wait() -> None:
     run(body)
 
 
-def test_entries_read_ahead_are_dropped_first(impatient: None) -> None:
+def test_prefetched_entries_are_dropped_first(impatient: None) -> None:
     """No stream is ended for it."""
 
     async def body() -> None:
@@ -124,7 +124,7 @@ def test_entries_read_ahead_are_dropped_first(impatient: None) -> None:
     run(body)
 
 
-def test_who_takes_nothing_is_ended(impatient: None) -> None:
+def test_a_client_that_reads_nothing_is_disconnected(impatient: None) -> None:
     """The one that has been sending longest, as many as are needed; once."""
 
     async def body() -> None:
@@ -158,7 +158,7 @@ def test_who_takes_nothing_is_ended(impatient: None) -> None:
     run(body)
 
 
-def test_a_single_entry_may_be_larger_than_all_there_is() -> None:
+def test_one_entry_may_exceed_the_whole_limit() -> None:
     """It is read when there is room for the least; then nothing else is."""
     outgoing = Outgoing(bytes_max=READ_LEAST)
     share = outgoing.share()

@@ -77,7 +77,7 @@ def call(lab: BrokerLab, name: str, **fields: Any) -> Any:
     return lab.run(admin_calls(lab.broker)[name](request))
 
 
-def test_moved_back_it_shows_at_once_and_counts_from_the_next_load_on(lab: BrokerLab) -> None:
+def test_a_cursor_moved_back_is_visible_at_once_and_counts_after_a_load(lab: BrokerLab) -> None:
     sent = send(lab, "a=1 b=1 a=2 c= b=2")
     lab.compact()
     reset(lab, at(sent[1]))
@@ -92,7 +92,7 @@ def test_moved_back_it_shows_at_once_and_counts_from_the_next_load_on(lab: Broke
     assert view(lab, sent[3]) == "c= b=2"
 
 
-def test_moved_back_a_run_reads_behind_the_compacted_ledger(lab: BrokerLab) -> None:
+def test_after_a_move_back_a_run_continues_from_the_compacted_ledger(lab: BrokerLab) -> None:
     """It reads entries from the compacted ledger, and not again from the raw ledgers."""
     sent = send(lab, "a=1 b=1 a=2")
     lab.compact()
@@ -108,7 +108,7 @@ def test_moved_back_a_run_reads_behind_the_compacted_ledger(lab: BrokerLab) -> N
     assert (view(lab), cursor(lab)["markDeletePosition"]) == ("b=1 a=2", str(sent[2]))
 
 
-def test_moved_back_a_run_knows_the_last_stored_entry_although_it_is_dead(lab: BrokerLab) -> None:
+def test_after_a_move_back_a_run_finds_a_dead_last_entry(lab: BrokerLab) -> None:
     """A range that began before it made the run fail. No test had dead messages at the end."""
     batch = [Message(b"%d" % key, b"1") for key in range(30)]
     first, last = lab.publish([(batch, True), ([Message(b"a", b"1")], False)])
@@ -126,7 +126,7 @@ def test_moved_back_a_run_knows_the_last_stored_entry_although_it_is_dead(lab: B
     assert view(lab) == " ".join(f"{key}=1" for key in range(30))
 
 
-def test_moved_back_the_entries_that_compaction_left_out_are_seen_until_a_run(
+def test_after_a_move_back_dropped_entries_are_visible_until_a_run(
     lab: BrokerLab,
 ) -> None:
     sent = send(lab, "a=1 b=1 b= c=1 c=")
@@ -141,8 +141,8 @@ def test_moved_back_the_entries_that_compaction_left_out_are_seen_until_a_run(
     assert cursor(lab)["markDeletePosition"] == str(sent[-1])
 
 
-def test_before_entries_that_were_all_trimmed(lab: BrokerLab) -> None:
-    """After an empty run the cursor is in a ledger that does not exist, as in a Pulsar 4.0.7.
+def test_a_cursor_before_entries_that_were_all_trimmed(lab: BrokerLab) -> None:
+    """After an empty run the cursor is in a ledger that does not exist, as in Pulsar 4.0.7.
 
     No history had trimmed all entries of a topic before its first run.
     """
@@ -157,7 +157,7 @@ def test_before_entries_that_were_all_trimmed(lab: BrokerLab) -> None:
     assert cursor(lab)["markDeletePosition"] == str(begin)
 
 
-def test_trimming_uses_it(lab: BrokerLab) -> None:
+def test_trimming_uses_the_compaction_cursor(lab: BrokerLab) -> None:
     """Ledgers of 6 entries: the first is full, and the run has passed it."""
     start = StartPosition(earliest=True)
     lab.run(create_subscription(lab.topic, "holds", start))
@@ -172,7 +172,7 @@ def test_trimming_uses_it(lab: BrokerLab) -> None:
     assert first.ledger_id not in lab.topic.log.ledgers
 
 
-def test_moved_on_what_no_run_has_seen_is_left_out_of_the_next(lab: BrokerLab) -> None:
+def test_after_a_move_forward_a_run_skips_what_no_run_has_read(lab: BrokerLab) -> None:
     send(lab, "a=1 b=1")
     lab.compact()
     unseen = send(lab, "a=2 c=1")
@@ -185,7 +185,7 @@ def test_moved_on_what_no_run_has_seen_is_left_out_of_the_next(lab: BrokerLab) -
     assert not lab.topic.record.HasField("compaction_moved_to")
 
 
-def test_moved_on_readers_miss_it_from_the_next_load_on(lab: BrokerLab) -> None:
+def test_after_a_move_forward_readers_miss_entries_after_a_load(lab: BrokerLab) -> None:
     send(lab, "a=1 b=1 b=")
     lab.compact()
     send(lab, "a=2 c=1")
@@ -196,7 +196,7 @@ def test_moved_on_readers_miss_it_from_the_next_load_on(lab: BrokerLab) -> None:
     assert view(lab) == "a=1 d=1"
 
 
-def test_a_run_that_cannot_reach_the_end_fails(lab: BrokerLab) -> None:
+def test_a_run_that_cannot_reach_its_end_fails(lab: BrokerLab) -> None:
     send(lab, "a=1 b=1")
     lab.run(lab.topic.enable_compaction_cursor())
     reset(lab, LATEST)
@@ -210,7 +210,7 @@ def test_a_run_that_cannot_reach_the_end_fails(lab: BrokerLab) -> None:
     assert view(lab) == "c=1"
 
 
-def test_a_first_run_begins_behind_it(lab: BrokerLab) -> None:
+def test_a_first_run_begins_after_a_moved_cursor(lab: BrokerLab) -> None:
     sent = send(lab, "a=1 b=1 c=1")
     lab.run(lab.topic.enable_compaction_cursor())
     reset(lab, at(sent[1]))
@@ -218,7 +218,7 @@ def test_a_first_run_begins_behind_it(lab: BrokerLab) -> None:
     assert view(lab) == "b=1 c=1"
 
 
-def test_where_it_goes(lab: BrokerLab) -> None:
+def test_valid_targets_of_the_compaction_cursor(lab: BrokerLab) -> None:
     sent = send(lab, "a=1 b=1 c=1")
     lab.compact()
     for start, expected in (
@@ -233,7 +233,7 @@ def test_where_it_goes(lab: BrokerLab) -> None:
         assert cursor(lab)["markDeletePosition"] == str(expected), start
 
 
-def test_skip_and_clear_backlog_lose_the_compacted_ledger_with_the_next_load(
+def test_skip_and_clear_backlog_drop_the_compacted_ledger_at_the_next_load(
     lab: BrokerLab,
 ) -> None:
     send(lab, "a=1 b=1 b=")
@@ -250,7 +250,7 @@ def test_skip_and_clear_backlog_lose_the_compacted_ledger_with_the_next_load(
         call(lab, "SkipMessages", entries=0)
 
 
-def test_a_run_after_a_skip_clears_the_ledger(lab: BrokerLab) -> None:
+def test_a_run_after_a_skip_leaves_an_empty_ledger(lab: BrokerLab) -> None:
     send(lab, "a=1 b=1 b=")
     lab.compact()
     send(lab, "a=2")
@@ -261,7 +261,7 @@ def test_a_run_after_a_skip_clears_the_ledger(lab: BrokerLab) -> None:
     assert view(lab) == "a=1 f=1"
 
 
-def test_a_reset_after_a_skip_does_not_bring_the_ledger_back(lab: BrokerLab) -> None:
+def test_a_reset_after_a_skip_does_not_restore_the_compacted_ledger(lab: BrokerLab) -> None:
     sent = send(lab, "a=1 b=1 a=2")
     lab.compact()
     send(lab, "c=1")
@@ -275,7 +275,7 @@ def test_a_reset_after_a_skip_does_not_bring_the_ledger_back(lab: BrokerLab) -> 
     assert view(lab) == "b=1 a=2 c=1"
 
 
-def test_expiry_by_its_name_keeps_the_ledger(lab: BrokerLab) -> None:
+def test_expiry_of_the_compaction_cursor_keeps_the_compacted_ledger(lab: BrokerLab) -> None:
     send(lab, "a=1 b=1 a=2")
     lab.compact()
     with pytest.raises(NothingExpired):
@@ -291,7 +291,7 @@ def test_expiry_by_its_name_keeps_the_ledger(lab: BrokerLab) -> None:
         call(lab, "ExpireMessages", older_than_ms=0)
 
 
-def test_expiry_of_all_leaves_it_alone(lab: BrokerLab) -> None:
+def test_expiry_of_all_subscriptions_skips_the_compaction_cursor(lab: BrokerLab) -> None:
     sent = send(lab, "a=1")
     lab.compact()
     send(lab, "b=1")
@@ -301,7 +301,7 @@ def test_expiry_of_all_leaves_it_alone(lab: BrokerLab) -> None:
     assert cursor(lab)["markDeletePosition"] == str(sent[0])
 
 
-def test_truncation_and_deletion_forget_the_move(lab: BrokerLab) -> None:
+def test_truncation_and_deletion_discard_the_move(lab: BrokerLab) -> None:
     sent = send(lab, "a=1 b=1")
     lab.compact()
     reset(lab, at(sent[0]))
@@ -323,7 +323,7 @@ def test_truncation_and_deletion_forget_the_move(lab: BrokerLab) -> None:
         ("ExpireMessages", {"older_than_ms": 1_000}),
     ],
 )
-def test_the_documented_profile_refuses(
+def test_the_documented_profile_refuses_to_move_the_cursor(
     lab: BrokerLab, name: str, fields: dict[str, object]
 ) -> None:
     """The cursor would pass entries that no run has read; it is refused on an empty topic, too."""

@@ -59,7 +59,7 @@ async def compact(lab: Lab, topic: LabTopic) -> RunRecord:
 
 
 @pytest.mark.parametrize("failure", [GONE, DISK_FULL, ZeroDivisionError("a defect")])
-def test_a_removal_that_fails_is_made_up_for_before_the_next_run(failure: Exception) -> None:
+def test_a_failed_removal_is_repeated_before_the_next_run(failure: Exception) -> None:
     """FLT-01: the killed worker's tasks still wrote; the run ends with its first error."""
 
     async def body(lab: Lab, topic: LabTopic) -> None:
@@ -122,7 +122,7 @@ def test_a_run_ends_with_its_task(step: str) -> None:
     asyncio.run(main())
 
 
-def test_a_commit_that_is_cut_off_behind_its_write_is_a_success() -> None:
+def test_a_commit_interrupted_after_its_write_is_a_success() -> None:
     """The view is published: neither its files nor its record may say otherwise."""
 
     def cut_off() -> None:
@@ -139,10 +139,10 @@ def test_a_commit_that_is_cut_off_behind_its_write_is_a_success() -> None:
     in_a_run(body)
 
 
-def test_files_stay_when_nobody_can_say_whether_they_are_published(
+def test_files_are_kept_if_their_publication_is_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The next start knows."""
+    """The next start decides."""
 
     async def body(lab: Lab, topic: LabTopic) -> None:
         def unreadable(ledger_id: int) -> None:
@@ -157,7 +157,7 @@ def test_files_stay_when_nobody_can_say_whether_they_are_published(
     in_a_run(body)
 
 
-def test_someone_who_is_told_of_an_end_and_fails_stops_nobody() -> None:
+def test_a_failing_listener_does_not_stop_the_others() -> None:
     """The next run begins, and the other listeners are called."""
 
     async def body(lab: Lab, topic: LabTopic) -> None:
@@ -179,7 +179,7 @@ def test_someone_who_is_told_of_an_end_and_fails_stops_nobody() -> None:
     in_a_run(body)
 
 
-def test_a_topic_that_cannot_tell_its_backlog_does_not_stop_the_queue(
+def test_a_topic_whose_backlog_is_unreadable_does_not_stop_the_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It comes last; its run reports the error."""
@@ -217,7 +217,7 @@ def test_two_interruptions_end_a_run_once() -> None:
     in_a_run(body)
 
 
-def test_an_interruption_at_each_step() -> None:
+def test_an_interruption_is_handled_at_each_step() -> None:
     """After any number of turns of the loop, before the worker has it and with it."""
 
     async def main(turns: int) -> None:
@@ -257,7 +257,9 @@ class Deaf(HeldCompactor):
 
 
 @pytest.mark.parametrize("answer", [CompactorUnavailable("gone"), ZeroDivisionError("a"), None])
-def test_an_interruption_holds_whatever_the_worker_makes_of_it(answer: Exception | None) -> None:
+def test_an_interrupted_run_is_cancelled_whatever_the_worker_answers(
+    answer: Exception | None,
+) -> None:
     """A late manifest is ignored, too: a cancelled run has no effect."""
 
     async def body(lab: Lab, topic: LabTopic) -> None:
@@ -280,7 +282,7 @@ def test_run_ids_are_unique() -> None:
     assert asyncio.run(run_id()) != asyncio.run(run_id())
 
 
-def test_a_start_closes_no_run_that_this_process_has_begun() -> None:
+def test_a_start_closes_no_run_of_this_process() -> None:
     """One is triggered before the scheduler has started: tests had had runs of dead processes."""
 
     async def body(lab: Lab, topic: LabTopic) -> None:

@@ -43,7 +43,7 @@ def test_a_full_queue_refuses_and_records_nothing() -> None:
     asyncio.run(body())
 
 
-def test_adm_14_a_trigger_that_meets_a_delete_starts_nothing() -> None:
+def test_adm_14_a_trigger_during_a_deletion_starts_nothing() -> None:
     """Neither does a run's end bring a deleted topic's records back."""
 
     async def body() -> None:
@@ -85,7 +85,7 @@ def test_stopping_ends_all_runs_and_refuses_new_ones() -> None:
     asyncio.run(body())
 
 
-def test_adm_14_a_trigger_on_a_topic_that_goes_away_does_nothing() -> None:
+def test_adm_14_a_trigger_on_a_closed_topic_does_nothing() -> None:
     """The caller holds a topic that was closed, and perhaps loaded again since."""
 
     async def body() -> None:
@@ -128,7 +128,7 @@ def test_an_admin_trigger_wakes_an_unavailable_compactor() -> None:
     asyncio.run(body())
 
 
-def test_a_failed_metadata_write_gives_no_run_number_out() -> None:
+def test_a_failed_metadata_write_assigns_no_run_number() -> None:
     """The trigger fails, and the live record is as before."""
 
     async def body() -> None:

@@ -33,7 +33,7 @@ def shown(lab: BrokerLab) -> list[tuple[bytes | None, bytes]]:
     return [each.message[:2] for each in lab.read(EARLIEST, read_compacted=True)]
 
 
-def test_a_hidden_message_wins_no_run(lab: BrokerLab) -> None:
+def test_a_hidden_message_supersedes_nothing(lab: BrokerLab) -> None:
     """The run judges the key by the messages that can be read, and copies no other."""
     strategy = CompactionStrategy(name="keep-first")
     set_policies(lab, Policies(compaction_strategy=strategy, retention_ms=-1, retention_bytes=-1))
@@ -61,7 +61,7 @@ def test_a_hidden_message_wins_no_run(lab: BrokerLab) -> None:
     assert (run.retention_floor.ledger_id, run.retention_floor.entry_id) == floor
 
 
-def test_a_view_of_which_nothing_is_shown_has_no_last_entry(lab: BrokerLab) -> None:
+def test_a_completely_hidden_view_has_no_last_entry(lab: BrokerLab) -> None:
     """As a reader gets none. Retention had always left something of the view."""
     set_policies(lab, Policies(retention_ms=-1, retention_bytes=-1))
     publish(lab, (b"a", b"1"))
@@ -74,7 +74,7 @@ def test_a_view_of_which_nothing_is_shown_has_no_last_entry(lab: BrokerLab) -> N
     assert lab.run(lab.topic.log.search.last_entry(True)) is None
 
 
-def test_pulsar_4_keeps_the_whole_view(lab: BrokerLab) -> None:
+def test_the_profile_pulsar_4_hides_nothing_of_the_view(lab: BrokerLab) -> None:
     """Under `pulsar-4` retention hides nothing of the view, and a run reads all of it."""
     emulation = Emulation(profile="pulsar-4")
     strategy = CompactionStrategy(name="keep-first")

@@ -41,7 +41,7 @@ async def compact(
     return lab.run_of(topic, number)
 
 
-def test_a_run_has_the_strategy_that_is_set_when_it_starts() -> None:
+def test_a_run_has_the_strategy_set_at_its_start() -> None:
     """Not the one of its trigger, nor one that is set while it runs."""
 
     async def body() -> None:
@@ -66,7 +66,7 @@ def test_a_run_has_the_strategy_that_is_set_when_it_starts() -> None:
     asyncio.run(body())
 
 
-def test_a_run_with_nothing_to_do_names_its_strategy_too() -> None:
+def test_a_run_with_nothing_to_do_records_its_strategy() -> None:
     """It never has a plan."""
 
     async def body() -> None:
@@ -83,7 +83,7 @@ def test_a_run_with_nothing_to_do_names_its_strategy_too() -> None:
     asyncio.run(body())
 
 
-def test_a_strategy_of_one_run() -> None:
+def test_a_trigger_sets_the_strategy_of_one_run() -> None:
     """It applies to that run even if settings change, and is not the topic's."""
 
     async def body() -> None:
@@ -100,7 +100,7 @@ def test_a_strategy_of_one_run() -> None:
     asyncio.run(body())
 
 
-def test_another_strategy_is_a_reason_for_a_run() -> None:
+def test_another_strategy_requires_a_run() -> None:
     """Also without news; and so are other settings. Once it ran, there is none any more."""
 
     async def body() -> None:
@@ -139,7 +139,7 @@ def test_a_run_without_new_entries_ends_at_the_same_horizon() -> None:
     lab.stop()
 
 
-def test_a_run_that_failed_leaves_the_reason() -> None:
+def test_after_a_failed_run_the_run_is_still_required() -> None:
     """The view is still the former strategy's."""
 
     async def body() -> None:
@@ -173,7 +173,7 @@ def test_a_run_that_failed_leaves_the_reason() -> None:
     ],
     ids=["same", "same version", "older rules", "other", "unknown", "own code", "time"],
 )
-def test_views_that_a_run_may_change(
+def test_views_that_another_policy_may_change(
     made: RunRecord | None, asked: CompactionStrategy, outdated: bool
 ) -> None:
     """A view is affected unless it is certain that it is not."""

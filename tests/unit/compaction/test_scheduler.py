@@ -44,14 +44,14 @@ from tests.support.compaction_lab import FIRST_LEDGER_ID, Lab, position
 DISK_FULL = DiskFailure("file", "write", OSError(28, "No space left on device"))
 
 
-def test_adm_01_a_topic_that_was_never_compacted_is_not_run() -> None:
+def test_adm_01_a_never_compacted_topic_has_status_not_run() -> None:
     """NOT_RUN, and no error text."""
     lab = Lab()
     status = lab.scheduler.status(lab.topic("t"))
     assert (status.status, status.last_error) == (COMPACTION_STATUS_NOT_RUN, "")
 
 
-def test_a_run_goes_through_its_states_and_ends_with_the_commit() -> None:
+def test_a_run_passes_its_states_and_ends_with_the_commit() -> None:
     """Queued and running are durable before the worker starts; success is durable with the view."""
 
     async def body() -> None:
@@ -105,7 +105,7 @@ def test_a_second_run_builds_on_the_first() -> None:
     asyncio.run(body())
 
 
-def test_a_run_may_keep_segments_only_of_one_that_decided_alike() -> None:
+def test_a_run_keeps_segments_only_of_a_run_with_equal_settings() -> None:
     """The plan says so if strategy, settings and policy are those of the view's run."""
 
     async def body() -> None:
@@ -169,7 +169,7 @@ def test_an_empty_topic_is_compacted_once_until_something_is_published() -> None
     asyncio.run(body())
 
 
-def test_inc_nothing_new_starts_no_run_and_changes_no_status() -> None:
+def test_inc_a_trigger_without_new_entries_starts_no_run() -> None:
     """A trigger without anything beyond the horizon answers 0 (apache/pulsar#24449)."""
 
     async def body() -> None:
@@ -188,7 +188,7 @@ def test_inc_nothing_new_starts_no_run_and_changes_no_status() -> None:
     asyncio.run(body())
 
 
-def test_adm_11_status_and_stats_outlive_a_load_unless_the_profile_forgets_them() -> None:
+def test_adm_11_status_and_stats_survive_a_load_unless_the_profile_resets_them() -> None:
     """Pulsar keeps both with the loaded topic; the history of runs stays in either case."""
 
     async def body() -> None:
@@ -330,7 +330,7 @@ def test_a_manifest_of_another_run_is_not_committed() -> None:
     ],
 )
 def test_a_failed_commit_changes_nothing(failure: Exception, removed: list[int]) -> None:
-    """And its files go, unless a half-failed metadata write might yet name them."""
+    """Its files are deleted, unless a partly failed metadata write may refer to them."""
 
     async def body() -> None:
         lab = Lab()
@@ -389,7 +389,7 @@ def test_cancelling_a_run_in_the_worker() -> None:
     asyncio.run(body())
 
 
-def test_cancelling_a_queued_run_leaves_the_others_alone() -> None:
+def test_cancelling_a_queued_run_does_not_affect_others() -> None:
     """It never reaches the worker."""
 
     async def body() -> None:
@@ -422,7 +422,7 @@ def test_a_cancel_right_after_the_trigger() -> None:
     asyncio.run(body())
 
 
-def test_a_cancel_that_comes_too_late_answers_0() -> None:
+def test_a_cancel_during_the_commit_returns_0() -> None:
     """With the manifest in hand the run is committed."""
 
     async def body() -> None:
@@ -457,7 +457,7 @@ def test_flt_16_an_unload_fences_the_run() -> None:
     asyncio.run(body())
 
 
-def test_runs_cut_off_by_a_crash_are_marked_at_the_next_start() -> None:
+def test_a_start_marks_interrupted_runs_as_failed() -> None:
     """Queued and running runs become errors; ended ones stay."""
 
     async def body() -> None:
@@ -477,7 +477,7 @@ def test_runs_cut_off_by_a_crash_are_marked_at_the_next_start() -> None:
     asyncio.run(body())
 
 
-def test_a_run_that_began_before_the_start_is_left_alone() -> None:
+def test_a_start_does_not_mark_runs_triggered_before_it() -> None:
     """The server may answer a trigger a moment before the scheduler has started."""
 
     async def body() -> None:
@@ -514,7 +514,7 @@ def test_the_history_is_bounded() -> None:
     asyncio.run(body())
 
 
-def test_a_fence_waits_for_a_trigger_that_is_being_answered() -> None:
+def test_a_fence_waits_for_a_trigger_in_progress() -> None:
     """It may have recorded a run already, which must be ended before what the fence is for."""
 
     async def body() -> None:

@@ -42,7 +42,7 @@ PLAN = CompactionPlan(run_id="t#1")
         ("tests.support.memory_service:NoService", "NoService, has no `async def run`"),
     ],
 )
-def test_one_that_cannot_be_had(name: str, why: str) -> None:
+def test_an_invalid_service_is_refused_before_the_start(name: str, why: str) -> None:
     """The broker reports it before it serves, and names the option."""
     with pytest.raises(InvalidRequest, match=f"^--compaction-service {name}: .*{why}"):
         load_service(name)
@@ -73,7 +73,7 @@ def test_invalid_manifests() -> None:
     asyncio.run(main())
 
 
-def test_an_error_of_its_own_is_told() -> None:
+def test_an_exception_of_the_service_is_reported() -> None:
     """It is reported by name and text; Ledgerfold's errors unchanged, after progress."""
 
     class Failing(Copying):
@@ -95,7 +95,7 @@ def test_an_error_of_its_own_is_told() -> None:
     asyncio.run(main())
 
 
-def test_one_that_does_not_end_gets_no_other_run() -> None:
+def test_a_hanging_service_gets_no_other_run() -> None:
     """Nor does the broker's stop wait for it for ever; once it is done, so is its thread."""
 
     async def main() -> None:
@@ -119,7 +119,7 @@ def test_one_that_does_not_end_gets_no_other_run() -> None:
     asyncio.run(main())
 
 
-def test_whether_strategies_can_be_set() -> None:
+def test_the_service_decides_whether_strategies_can_be_set() -> None:
     """The service says; one that has no word for it has none."""
 
     async def main() -> None:
@@ -136,7 +136,7 @@ def test_whether_strategies_can_be_set() -> None:
 
 
 @pytest.mark.parametrize("knows", [False, True])
-def test_dead_messages_are_given_only_to_a_service_that_knows_of_them(knows: bool) -> None:
+def test_dead_messages_require_a_service_that_supports_them(knows: bool) -> None:
     """Another one would bring them back to life. The error says what to do."""
 
     class Any(Copying):
@@ -158,7 +158,7 @@ def test_dead_messages_are_given_only_to_a_service_that_knows_of_them(knows: boo
     asyncio.run(main())
 
 
-def test_a_worker_of_the_first_version_refuses_a_plan_with_what_it_does_not_know() -> None:
+def test_a_worker_of_the_first_version_refuses_a_newer_plan() -> None:
     """It looks at another field, and finds an empty plan."""
     dead = CompactionPlan(run_id="t#2", segments=[SegmentRecord(dead={"messages": 1})])
     by_pulsar = CompactionPlan(run_id="t#2", has_pulsar_entries=True)

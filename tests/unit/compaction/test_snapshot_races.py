@@ -144,7 +144,7 @@ def roll(lab: BrokerLab) -> Coroutine[Any, Any, object]:
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("work", [seal, roll])
-def test_whoever_waited_for_the_disk_may_be_cancelled(
+def test_a_caller_that_waits_for_the_disk_may_be_cancelled(
     work: Callable[[BrokerLab], Coroutine[Any, Any, object]], step: int
 ) -> None:
     """The thread continues: nothing else may use the disk meanwhile, and its effect counts."""
@@ -171,7 +171,7 @@ def test_whoever_waited_for_the_disk_may_be_cancelled(
     race.check()
 
 
-def test_a_log_that_failed_during_a_run_gets_no_view() -> None:
+def test_a_failed_log_gets_no_new_view_from_a_run() -> None:
     """The run's input may exceed the durable entries."""
     race = Race()
 
@@ -212,7 +212,7 @@ def test_a_run_of_an_earlier_load_commits_nothing() -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_truncation_takes_what_was_there_when_it_began(step: int) -> None:
+def test_a_truncation_removes_the_entries_present_at_its_start(step: int) -> None:
     """And no ledger that is still being written."""
     race = Race()
 
@@ -249,7 +249,7 @@ def test_a_truncation_takes_what_was_there_when_it_began(step: int) -> None:
     race.lab.stop()
 
 
-def test_a_snapshot_that_misses_a_segment_is_refused() -> None:
+def test_a_snapshot_without_one_of_its_segments_is_refused() -> None:
     """The run fails and names the missing segment."""
     race = Race()
     race.lab.run(_publish(race, ROLLS))
@@ -267,7 +267,7 @@ def test_a_snapshot_that_misses_a_segment_is_refused() -> None:
     race.check()
 
 
-def test_a_ledger_beyond_the_range_of_a_run_is_not_asked_for() -> None:
+def test_a_run_reads_no_ledger_beyond_its_range() -> None:
     """Entries published since are the next run's. Every ledger had been in the range."""
     ledgers = [
         LedgerRecord(
@@ -296,7 +296,7 @@ async def _publish(race: Race, count: int) -> None:
     await race.turn()
 
 
-def test_a_defect_in_a_flush_ends_the_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_in_a_flush_disconnects_the_producers(monkeypatch: pytest.MonkeyPatch) -> None:
     """No producer waits for receipts for ever after any defect."""
     race = Race()
 

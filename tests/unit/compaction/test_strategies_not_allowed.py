@@ -46,7 +46,9 @@ def ask(lab: BrokerLab, call: str, request: Any) -> Any:
         admin_pb2.PolicyScope(namespace="nobodys/yet"),
     ],
 )
-def test_as_a_policy(lab: BrokerLab, scope: admin_pb2.PolicyScope) -> None:
+def test_a_disallowed_strategy_is_refused_as_a_policy(
+    lab: BrokerLab, scope: admin_pb2.PolicyScope
+) -> None:
     """Nothing is set; the compactor is not even asked."""
     request = admin_pb2.UpdatePoliciesRequest(scope=scope, set=POLICIES)
     with pytest.raises(StrategyNotAllowed, match=REFUSED):
@@ -56,7 +58,7 @@ def test_as_a_policy(lab: BrokerLab, scope: admin_pb2.PolicyScope) -> None:
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_as_that_of_a_run(lab: BrokerLab, topic: str) -> None:
+def test_a_disallowed_strategy_is_refused_for_a_run(lab: BrokerLab, topic: str) -> None:
     """No run is queued, and none is in the history."""
     request = admin_pb2.TriggerCompactionRequest(topic=topic, strategy=SYSTEM)
     with pytest.raises(StrategyNotAllowed, match=REFUSED):
@@ -65,7 +67,7 @@ def test_as_that_of_a_run(lab: BrokerLab, topic: str) -> None:
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_in_a_what_if(lab: BrokerLab, topic: str) -> None:
+def test_a_disallowed_strategy_is_refused_in_a_what_if(lab: BrokerLab, topic: str) -> None:
     """Also as one of several."""
     strategies = [CompactionStrategy(name="newest"), SYSTEM]
     request = what_if_pb2.WhatIfRequest(topic=topic, strategies=strategies)
@@ -74,7 +76,7 @@ def test_in_a_what_if(lab: BrokerLab, topic: str) -> None:
     assert not lab.compactor.analyses
 
 
-def test_a_stored_one_that_is_not_allowed_any_more(lab: BrokerLab) -> None:
+def test_a_stored_strategy_that_is_no_longer_allowed_fails_the_run(lab: BrokerLab) -> None:
     """Its run fails with that text in its record; the view stays, and stats show it."""
     own = CompactionStrategy(name="shop:Everything")
     scope = admin_pb2.PolicyScope(topic=TOPIC)

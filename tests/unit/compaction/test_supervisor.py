@@ -124,7 +124,7 @@ def in_a_run(
     asyncio.run(main())
 
 
-def test_it_starts_a_worker_and_runs_a_plan(tmp_path: Path) -> None:
+def test_the_supervisor_starts_a_worker_and_runs_a_plan(tmp_path: Path) -> None:
     """Start returns before the worker is ready; the run waits for it, and gets its progress."""
 
     async def body() -> None:
@@ -162,7 +162,7 @@ def test_the_remains_of_an_earlier_worker_are_cleared(tmp_path: Path) -> None:
     assert "old" not in (tmp_path / "compactor" / "worker.log").read_text()
 
 
-def test_a_worker_is_ready_only_once_it_serves(tmp_path: Path) -> None:
+def test_a_worker_is_ready_when_it_serves(tmp_path: Path) -> None:
     """A run whose wait times out names what it waited for."""
 
     async def body() -> None:
@@ -181,7 +181,7 @@ def test_a_worker_is_ready_only_once_it_serves(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-def test_a_worker_that_dies_in_a_run(tmp_path: Path) -> None:
+def test_a_worker_that_dies_during_a_run_fails_the_run(tmp_path: Path) -> None:
     """The run fails with the phase and the signal, and the next worker takes the next run."""
 
     async def body() -> None:
@@ -202,7 +202,7 @@ def test_a_worker_that_dies_in_a_run(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-def test_a_worker_that_stops_serving_is_not_ready_while_its_runs_end(tmp_path: Path) -> None:
+def test_a_worker_that_ends_is_not_ready(tmp_path: Path) -> None:
     """For example, its JVM ended; the run's error says so, and the state changes at once."""
 
     async def body() -> None:
@@ -229,7 +229,7 @@ def test_a_worker_that_stops_serving_is_not_ready_while_its_runs_end(tmp_path: P
 
 
 @pytest.mark.parametrize("strategy", ["ending", "dying"])
-def test_a_run_that_comes_as_the_worker_ends_goes_to_the_next_one(
+def test_a_run_triggered_as_the_worker_ends_uses_the_next_worker(
     tmp_path: Path, strategy: str
 ) -> None:
     """The run had not begun: a trigger right after a run that failed with its JVM succeeds."""
@@ -247,7 +247,7 @@ def test_a_run_that_comes_as_the_worker_ends_goes_to_the_next_one(
     asyncio.run(body())
 
 
-def test_restarts_back_off_and_a_healthy_minute_resets_them(tmp_path: Path) -> None:
+def test_restarts_back_off_until_a_worker_is_healthy_for_a_minute(tmp_path: Path) -> None:
     """0.5 s, 1 s, 2 s while it keeps dying; 0.5 s again once it was well for a minute."""
 
     async def body() -> None:
@@ -265,7 +265,7 @@ def test_restarts_back_off_and_a_healthy_minute_resets_them(tmp_path: Path) -> N
     asyncio.run(body())
 
 
-def test_the_pauses() -> None:
+def test_delays_between_restarts() -> None:
     """Doubling from half a second to half a minute."""
     pauses, pause = [], 0
     for _ in range(8):
@@ -274,7 +274,7 @@ def test_the_pauses() -> None:
     assert pauses == [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]
 
 
-def test_a_worker_that_dies_before_it_listens(tmp_path: Path) -> None:
+def test_a_worker_that_dies_before_it_listens_is_restarted(tmp_path: Path) -> None:
     """It is restarted like any other."""
 
     async def body() -> None:
@@ -288,7 +288,7 @@ def test_a_worker_that_dies_before_it_listens(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-def test_whether_it_can_work_is_known_before_spark_is_up(tmp_path: Path) -> None:
+def test_the_workers_requirements_are_known_before_spark_starts(tmp_path: Path) -> None:
     """It found its requirements and warms up; or it did not, and says what to install. Until then
     the state does not say that Spark warms up.
     """
@@ -320,7 +320,7 @@ def test_whether_it_can_work_is_known_before_spark_is_up(tmp_path: Path) -> None
     asyncio.run(body())
 
 
-def test_a_worker_that_falls_back_says_why(
+def test_a_worker_that_uses_another_engine_reports_the_reason(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also if it was ready before; it is logged."""
@@ -339,7 +339,7 @@ def test_a_worker_that_falls_back_says_why(
     assert caplog.text.count("Compacting inline") == 1
 
 
-def test_unavailable_is_said_and_tried_again_at_the_next_trigger(tmp_path: Path) -> None:
+def test_an_unavailable_worker_is_reported_and_retried_at_the_next_trigger(tmp_path: Path) -> None:
     """Runs are refused at once with what to install; retry_now does not wait for the 30 s."""
 
     async def body() -> None:
@@ -357,7 +357,7 @@ def test_unavailable_is_said_and_tried_again_at_the_next_trigger(tmp_path: Path)
     asyncio.run(body())
 
 
-def test_off_is_off(tmp_path: Path) -> None:
+def test_compactor_off_starts_no_worker(tmp_path: Path) -> None:
     """No process, and a clear answer."""
 
     async def body() -> None:
@@ -370,7 +370,7 @@ def test_off_is_off(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-def test_it_attaches_to_a_worker_that_others_started(
+def test_the_supervisor_attaches_to_a_running_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It gets an address instead of a process; if the worker's owner restarts it, it reconnects."""
@@ -394,10 +394,10 @@ def test_it_attaches_to_a_worker_that_others_started(
     asyncio.run(body())
 
 
-def test_a_run_in_a_worker_with_another_secret_fails_and_says_so(
+def test_a_worker_with_another_secret_refuses_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker is healthy, and not ours."""
+    """The worker is healthy, but has another secret."""
     monkeypatch.setenv(SECRET_VARIABLE, "ours")
 
     async def body() -> None:
@@ -414,7 +414,7 @@ def test_a_run_in_a_worker_with_another_secret_fails_and_says_so(
     asyncio.run(body())
 
 
-def test_without_the_secret_of_anothers_worker_it_says_what_to_set(
+def test_a_missing_secret_names_the_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Runs fail at once, with an error that names the setting."""
@@ -429,7 +429,7 @@ def test_without_the_secret_of_anothers_worker_it_says_what_to_set(
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are found in /proc")
-def test_a_run_learns_of_a_workers_death_when_nothing_of_it_is_left(tmp_path: Path) -> None:
+def test_a_run_fails_only_when_no_process_of_its_worker_is_left(tmp_path: Path) -> None:
     """FLT-01: until then the worker's processes outside of its process group keep writing."""
     written = tmp_path / "written"
 
@@ -483,7 +483,7 @@ def test_cancelling_the_caller_cancels_the_run_in_the_worker(tmp_path: Path) -> 
     in_a_run(tmp_path, "hang", body)
 
 
-def test_a_worker_that_does_not_heed_a_cancel_is_killed(tmp_path: Path) -> None:
+def test_a_worker_that_ignores_a_cancel_is_killed(tmp_path: Path) -> None:
     """Otherwise it might go on writing into a folder that is being removed."""
 
     async def body() -> None:
@@ -504,7 +504,7 @@ def test_a_worker_that_does_not_heed_a_cancel_is_killed(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-def test_a_run_that_someone_else_cancelled(tmp_path: Path) -> None:
+def test_a_run_cancelled_in_the_worker_fails(tmp_path: Path) -> None:
     """The worker's error is passed on."""
 
     async def body() -> None:
@@ -584,7 +584,7 @@ def test_a_check_without_a_worker(tmp_path: Path, compactor: str, argument: str,
     asyncio.run(body())
 
 
-def test_the_real_command_names_everything_the_worker_needs(tmp_path: Path) -> None:
+def test_the_workers_command_has_everything_that_it_needs(tmp_path: Path) -> None:
     """This interpreter, any free port of the loopback, Spark's master, the working directory.
 
     The secret is not among it: every user of the machine can read command lines."""

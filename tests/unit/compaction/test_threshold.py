@@ -131,7 +131,7 @@ def test_thr_03_the_monitor_follows_the_levels() -> None:
     assert asked == [False, True, False, True, False]
 
 
-def test_thr_07_two_checks_start_one_run_and_thr_12_only_new_bytes_count() -> None:
+def test_thr_07_and_thr_12_one_run_at_a_time_and_only_new_bytes_count() -> None:
     """While a run is in progress nothing fires; afterwards only entries after the horizon count."""
 
     async def body() -> None:
@@ -153,7 +153,7 @@ def test_thr_07_two_checks_start_one_run_and_thr_12_only_new_bytes_count() -> No
     asyncio.run(body())
 
 
-def test_a_failed_automatic_run_is_not_repeated_at_once() -> None:
+def test_a_failed_automatic_run_is_retried_after_a_pause() -> None:
     """The next interval finds the same bytes and waits."""
 
     async def body() -> None:
@@ -171,7 +171,7 @@ def test_a_failed_automatic_run_is_not_repeated_at_once() -> None:
     asyncio.run(body())
 
 
-def test_a_refused_topic_does_not_keep_the_others_from_being_checked() -> None:
+def test_a_refused_topic_does_not_stop_the_checks_of_others() -> None:
     """A full queue is logged; the round continues."""
 
     async def body() -> None:
@@ -186,7 +186,7 @@ def test_a_refused_topic_does_not_keep_the_others_from_being_checked() -> None:
     asyncio.run(body())
 
 
-def test_a_topic_that_cannot_be_looked_at_ends_neither_the_round_nor_a_roll() -> None:
+def test_a_failing_check_of_a_topic_does_not_stop_the_monitor_or_a_roll() -> None:
     """Tests any error."""
 
     async def body() -> None:
@@ -205,7 +205,7 @@ def test_a_topic_that_cannot_be_looked_at_ends_neither_the_round_nor_a_roll() ->
     asyncio.run(body())
 
 
-def test_a_clock_that_is_set_back_stops_no_automatic_compaction() -> None:
+def test_a_clock_set_back_does_not_stop_automatic_compaction() -> None:
     """The time of the failure is unknown: a run starts, and pauses follow the new time."""
 
     async def body() -> None:
@@ -225,12 +225,12 @@ def test_a_clock_that_is_set_back_stops_no_automatic_compaction() -> None:
     asyncio.run(body())
 
 
-def test_a_run_during_which_the_clock_was_set_back_took_no_time() -> None:
+def test_a_run_during_which_the_clock_was_set_back_has_duration_zero() -> None:
     run = RunRecord(state=RUN_STATE_SUCCESS, started_ms=5_000, ended_ms=1_000)
     assert stats_of([run]).duration_ms == 0
 
 
-def test_consider_triggers_without_waiting_for_the_interval() -> None:
+def test_a_roll_triggers_a_check_at_once() -> None:
     """Called when a segment rolls; it does not block the caller."""
 
     async def body() -> None:
@@ -245,7 +245,7 @@ def test_consider_triggers_without_waiting_for_the_interval() -> None:
     asyncio.run(body())
 
 
-def test_the_monitor_checks_after_each_interval() -> None:
+def test_the_monitor_checks_at_its_interval() -> None:
     """The interval is the broker's setting, in seconds to the sleeper."""
 
     async def body() -> None:

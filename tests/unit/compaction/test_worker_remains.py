@@ -59,7 +59,7 @@ def start(token: str, started: list[subprocess.Popen[bytes]]) -> subprocess.Pope
     return process
 
 
-def test_all_of_a_dead_brokers_worker_is_ended_and_its_folder_removed(
+def test_all_processes_and_the_folder_of_a_dead_brokers_worker_are_removed(
     tmp_path: Path, started: list[subprocess.Popen[bytes]]
 ) -> None:
     """FLT-04: before recovery removes the files that they write."""
@@ -72,7 +72,9 @@ def test_all_of_a_dead_brokers_worker_is_ended_and_its_folder_removed(
     assert not folder.exists()
 
 
-def test_nobody_else_is_touched(tmp_path: Path, started: list[subprocess.Popen[bytes]]) -> None:
+def test_other_processes_are_not_killed(
+    tmp_path: Path, started: list[subprocess.Popen[bytes]]
+) -> None:
     """The worker of another directory, and processes without a token."""
     left, others = new_scratch(tmp_path / "one"), new_scratch(tmp_path / "other")
     process = start(others.name, started)
@@ -96,7 +98,7 @@ def test_a_process_that_does_not_end_keeps_its_folder(
     assert not folder.exists()
 
 
-def test_a_pid_that_is_someone_elses_by_now_is_not_killed(
+def test_a_reused_pid_is_not_killed(
     monkeypatch: pytest.MonkeyPatch, started: list[subprocess.Popen[bytes]]
 ) -> None:
     """It is looked at once more, by a handle."""

@@ -103,7 +103,7 @@ def test_one_fold_equals_the_model(asked: Asked, messages: list[Message], slice_
     st.sets(st.integers(0, 30)),
     st.integers(0, 99),
 )
-def test_event_time_counts_exactly_where_times_rise_from_stretch_to_stretch(
+def test_event_time_counts_exactly_if_times_rise_between_chunks(
     messages: list[Message], cuts: set[int], seed: int
 ) -> None:
     """However times go within each."""
@@ -199,7 +199,7 @@ _DELETED = [[[Message(b"a", b"1", 5, True)], [Message(b"a", b"", 9, True)]]]
     TIMED_LOGS,
     st.booleans(),
 )
-def test_a_second_run_leaves_what_one_over_all_would(
+def test_two_runs_equal_one_run_over_everything(
     asked: Asked, first: LogShape, second: LogShape, retain: bool
 ) -> None:
     """Tombstones included: no strategy remembers one after applying it."""
@@ -217,7 +217,7 @@ WINDOWS = st.tuples(st.integers(0, 7), st.integers(0, 8), st.integers(0, 8)).map
 
 
 @given(WINDOWS, TIMED_LOGS, TIMED_LOGS, st.booleans())
-def test_a_later_window_leaves_what_one_over_all_would_where_nothing_is_deleted(
+def test_two_windows_equal_one_without_tombstones(
     windows: tuple[Asked, Asked], first: LogShape, second: LogShape, retain: bool
 ) -> None:
     """Messages that are young in the first run and old in the second are judged with the rest."""
@@ -234,7 +234,7 @@ def test_a_later_window_leaves_what_one_over_all_would_where_nothing_is_deleted(
 
 
 @given(WINDOWS, TIMED_LOGS, TIMED_LOGS)
-def test_a_later_window_leaves_what_one_over_all_would_where_the_old_came_first(
+def test_two_windows_equal_one_if_old_messages_come_first(
     windows: tuple[Asked, Asked], first: LogShape, second: LogShape
 ) -> None:
     """In the first run's input, all young messages were published after all old ones."""
@@ -248,7 +248,7 @@ def test_a_later_window_leaves_what_one_over_all_would_where_the_old_came_first(
         assert left == expected
 
 
-def test_a_window_may_lose_what_a_tombstone_that_grows_old_made_room_for(tmp_path: Path) -> None:
+def test_a_tombstone_that_ages_may_make_two_windows_differ_from_one(tmp_path: Path) -> None:
     """docs/STRATEGIES.md tells this history."""
     first, gone, late = (
         Message(b"a", b"1", 50, True),
@@ -306,7 +306,7 @@ A, B, C = b"a", b"b", b"c"
         ),
     ],
 )
-def test_event_times_as_pulsar_weighs_them(
+def test_event_times_are_compared_as_in_pulsar(
     tmp_path: Path, batches: list[list[Message]], left: list[int], events: int
 ) -> None:
     """The worked histories of Pulsar's rules."""
@@ -316,7 +316,7 @@ def test_event_times_as_pulsar_weighs_them(
     assert counts.removed_events == events
 
 
-def test_times_outlive_their_run(tmp_path: Path) -> None:
+def test_event_times_are_remembered_by_later_runs(tmp_path: Path) -> None:
     """An older event that is published later does not win, in any run."""
     log = _add(LogBuilder(tmp_path), [[[Message(A, b"x", 5, True)]]])
     plan = BY_TIME.plan(log, 100)

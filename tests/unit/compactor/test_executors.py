@@ -40,14 +40,14 @@ def check(found: list[Executor] | None = None, folder: Path | None = None) -> No
     check_executors(cluster, folder)
 
 
-def test_an_executor_like_the_worker_is_accepted(tmp_path: Path) -> None:
+def test_an_executor_equal_to_the_worker_is_accepted(tmp_path: Path) -> None:
     """And nothing stays in its folder."""
     check(folder=tmp_path)
     check()
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_an_executor_does_not_see(tmp_path: Path) -> None:
+def test_a_folder_that_an_executor_cannot_see_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CompactorUnavailable, match="Mount the data directory"):
         check(folder=tmp_path / "elsewhere")
 
@@ -77,18 +77,18 @@ def test_other_code_is_refused(found: Executor) -> None:
         ),
     ],
 )
-def test_errors_of_spark_become_advice(line: str, todo: str) -> None:
+def test_errors_of_spark_suggest_a_remedy(line: str, todo: str) -> None:
     advice = advice_on(f"Job aborted due to stage failure\n  {line}\n at org.apache")
     assert advice is not None
     assert line in advice
     assert todo in advice
 
 
-def test_the_digest_covers_the_rooms() -> None:
+def test_the_digest_covers_all_packages_of_the_worker() -> None:
     """Wherever the package is installed."""
     root = Path(executors.__file__).parents[2]
     assert all(list((root / room).rglob("*.py")) for room in executors._ROOMS)
 
 
-def test_other_errors_stay() -> None:
+def test_other_errors_are_passed_on_unchanged() -> None:
     assert advice_on("java.lang.OutOfMemoryError") is None

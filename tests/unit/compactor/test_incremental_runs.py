@@ -116,7 +116,7 @@ CHAINS = st.builds(
 
 
 @given(CHAINS, st.booleans())
-def test_a_chain_of_runs_leaves_what_whole_runs_leave(chain: Chain, is_mixed: bool) -> None:
+def test_a_chain_of_incremental_runs_equals_complete_runs(chain: Chain, is_mixed: bool) -> None:
     """Messages, ids and counts equal those of runs that read everything, also if all hashes collide
     and any part of a segment may be dead.
     """
@@ -126,7 +126,7 @@ def test_a_chain_of_runs_leaves_what_whole_runs_leave(chain: Chain, is_mixed: bo
 
 @given(CHAINS, st.booleans())
 @settings(max_examples=examples(30))
-def test_other_readers_see_the_same_of_both_ledgers(chain: Chain, is_mixed: bool) -> None:
+def test_incremental_and_complete_ledgers_read_the_same(chain: Chain, is_mixed: bool) -> None:
     """Runs of other strategies, forecasts, and questions about the ends of the view."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         log = LogBuilder(Path(folder), is_mixed=is_mixed)
@@ -206,7 +206,7 @@ def test_a_damaged_key_index_is_found(
 
 @pytest.mark.parametrize("change", ["delete", "grow", "truncate", "folder"])
 @pytest.mark.parametrize("has_news", [False, True])
-def test_an_unusable_key_index_is_told_or_left_out(
+def test_an_unusable_key_index_is_reported_or_omitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, has_news: bool
 ) -> None:
     """A lookup raises an error that makes the run read everything; a link omits the index."""
@@ -231,7 +231,7 @@ def test_an_unusable_key_index_is_told_or_left_out(
     assert [each.HasField("key_index") for each in records] == [True, True, False, True]
 
 
-def test_a_missing_segment_that_would_be_kept_is_named(
+def test_a_missing_segment_to_keep_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one that would be read."""
@@ -252,7 +252,7 @@ def test_verify_finds_an_indexed_segment_intact(
     assert [each.record for each in found.extents] == [segment]
 
 
-def test_a_policy_that_may_drop_more_reads_everything(
+def test_a_policy_that_may_drop_more_causes_a_complete_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the broker's word, for other strategies and above the share, nothing is looked up."""
@@ -267,7 +267,7 @@ def test_a_policy_that_may_drop_more_reads_everything(
     assert not cut(plan, 2).indexed
 
 
-def test_a_segment_that_retention_has_begun_to_remove_is_scanned(
+def test_a_segment_partly_hidden_by_retention_is_scanned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its hidden messages take no part."""
@@ -277,7 +277,7 @@ def test_a_segment_that_retention_has_begun_to_remove_is_scanned(
 
 
 @given(st.lists(st.binary(max_size=2 * LONG_BYTES), min_size=1))
-def test_equal_keys_have_equal_hashes_wherever_they_stand(keys: list[bytes]) -> None:
+def test_equal_keys_have_equal_hashes_at_any_position(keys: list[bytes]) -> None:
     """A hash depends on the key alone, not on its neighbours."""
     alone = [int(hashes_of(pa.array([key], pa.binary()))[0]) for key in keys]
     assert hashes_of(pa.array(keys, pa.binary())).tolist() == alone
@@ -296,7 +296,7 @@ def test_hashes_do_not_change() -> None:
 
 
 @given(st.lists(st.integers(1, 1000), max_size=60))
-def test_merging_is_bounded_and_leaves_few(sizes: list[int]) -> None:
+def test_merging_is_bounded_and_leaves_few_segments(sizes: list[int]) -> None:
     """Repeated until nothing is merged, no segment is above the limit, and a sum stays."""
     total = sum(sizes)
     for _ in range(200):

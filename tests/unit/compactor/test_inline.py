@@ -58,7 +58,7 @@ def test_a_shuffle_sends_rows_to_their_partition_in_order() -> None:
     assert sums.collect() == [(0, [0, 3, 6]), (1, [1, 4, 7]), (2, [2, 5, 8])]
 
 
-def test_stages_are_chained_and_kept_rows_are_computed_once() -> None:
+def test_stages_are_chained_and_cached_rows_are_computed_once() -> None:
     """A row passes all stages before the next is made; kept rows may be read twice."""
     steps: list[str] = []
 
@@ -76,7 +76,7 @@ def test_stages_are_chained_and_kept_rows_are_computed_once() -> None:
     assert len(steps) == 4
 
 
-def test_cancelled_work_ends_at_its_next_row() -> None:
+def test_a_cancelled_job_ends_at_its_next_row() -> None:
     """Another group's cancellation does not end it; a group that begins later runs."""
     engine = InlineEngine()
 
@@ -128,7 +128,7 @@ def test_a_failed_run_holds_no_rows() -> None:
         gc.enable()
 
 
-def test_a_cancelled_task_does_not_go_on_pausing() -> None:
+def test_a_cancelled_task_stops_waiting() -> None:
     """A throttled cleaning yields no row while it waits."""
     engine = InlineEngine()
 
@@ -205,7 +205,7 @@ def _raises(rows: Iterable[int]) -> Iterator[int]:
 
 
 @pytest.mark.process
-def test_the_end_and_the_errors_of_a_process(tmp_path: Path) -> None:
+def test_exit_and_errors_of_a_strategys_process_are_reported(tmp_path: Path) -> None:
     """They differ from a task's error; the engine keeps working."""
     engine, own = InlineEngine(), _own("Everything")
     with engine.code_of(own):
@@ -220,7 +220,7 @@ def test_the_end_and_the_errors_of_a_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_nothing_of_the_inline_engine_imports_pyspark() -> None:
+def test_the_inline_engine_does_not_import_pyspark() -> None:
     """The worker's modules, with the jobs of every kind."""
     code = (
         "import sys, ledgerfold.compactor.worker, ledgerfold.compactor.starting\n"
@@ -248,7 +248,7 @@ def _forks_and_ends(rows: Iterable[int]) -> Iterator[int]:
 
 @pytest.mark.process
 @pytest.mark.parametrize("way", ["ends", "answers"])
-def test_the_processes_that_a_strategy_starts_end_with_its_own(
+def test_child_processes_of_a_strategy_end_with_it(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Forks hold its standard output, in whatever session they are: the job ends all the same."""
@@ -278,7 +278,7 @@ def run_a_job_that_hangs() -> None:
 
 
 @pytest.mark.process
-def test_the_process_of_the_tasks_ends_with_a_killed_worker() -> None:
+def test_the_process_of_the_tasks_ends_if_the_worker_is_killed() -> None:
     mark, code = new_mark(), f"from {__name__} import run_a_job_that_hangs as run; run()"
     environment = {**os.environ, MARK: mark, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen([sys.executable, "-c", code], env=environment) as worker:

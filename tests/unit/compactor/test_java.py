@@ -27,13 +27,13 @@ def _java(home: Path, release: str = "", prints: str = "") -> dict[str, str]:
     return {"JAVA_HOME": str(home)}
 
 
-def test_the_release_file_tells_the_version(tmp_path: Path) -> None:
+def test_the_java_version_is_read_from_the_release_file(tmp_path: Path) -> None:
     """No JVM is started to ask."""
     found = find_java(_java(tmp_path, 'IMPLEMENTOR="X"\nJAVA_VERSION="21.0.4"\n'))
     assert (found.home, found.version) == (tmp_path, "21.0.4")
 
 
-def test_a_java_without_a_release_file_is_asked(tmp_path: Path) -> None:
+def test_a_java_without_a_release_file_is_started_for_its_version(tmp_path: Path) -> None:
     """Its -version line counts."""
     environment = _java(tmp_path, prints='openjdk version "17.0.15" 2025-04-15')
     assert find_java(environment).version == "17.0.15"
@@ -46,7 +46,7 @@ def test_an_old_java_is_refused(tmp_path: Path, version: str) -> None:
         find_java(_java(tmp_path, f'JAVA_VERSION="{version}"\n'))
 
 
-def test_a_java_without_sparks_module_is_refused(tmp_path: Path) -> None:
+def test_a_java_without_the_modules_of_spark_is_refused(tmp_path: Path) -> None:
     """A runtime that was cut down gets a message instead of a JVM that does not start."""
     release = 'JAVA_VERSION="25"\nMODULES="java.base java.logging"\n'
     with pytest.raises(CompactorUnavailable, match=r"lacks the module jdk\.incubator\.vector"):
@@ -54,7 +54,9 @@ def test_a_java_without_sparks_module_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("release", ['JAVA_VERSION="11.0.2"\n', None])
-def test_an_unfit_java_home_hides_no_fit_java(tmp_path: Path, release: str | None) -> None:
+def test_an_unsuitable_java_home_does_not_hide_a_suitable_java(
+    tmp_path: Path, release: str | None
+) -> None:
     """PATH's Java is used, and JAVA_HOME, which Spark's launcher prefers, is changed."""
     environment = {"JAVA_HOME": str(tmp_path / "nothing")}
     if release is not None:
@@ -66,7 +68,7 @@ def test_an_unfit_java_home_hides_no_fit_java(tmp_path: Path, release: str | Non
     assert "JAVA_HOME" not in environment
 
 
-def test_a_fit_java_home_goes_first(tmp_path: Path) -> None:
+def test_a_suitable_java_home_is_preferred(tmp_path: Path) -> None:
     """Setting it is a deliberate choice."""
     environment = _java(tmp_path / "set", 'JAVA_VERSION="17.0.1"\n')
     _java(tmp_path / "other", 'JAVA_VERSION="21.0.4"\n')
@@ -75,7 +77,7 @@ def test_a_fit_java_home_goes_first(tmp_path: Path) -> None:
     assert environment["JAVA_HOME"] == str(tmp_path / "set")
 
 
-def test_where_none_fits_java_home_is_complained_of(tmp_path: Path) -> None:
+def test_the_error_names_java_home_if_no_java_is_suitable(tmp_path: Path) -> None:
     """The user chose it."""
     environment = _java(tmp_path / "set", 'JAVA_VERSION="11.0.2"\n')
     _java(tmp_path / "other", 'JAVA_VERSION="1.8.0_412"\n')

@@ -113,7 +113,7 @@ def test_a_kafka_bucket_groups_keys_that_exceed_a_column(monkeypatch: pytest.Mon
     assert small == large == {b"a": [1, 2], b"b": [0, 4], b"c": [3]}
 
 
-def test_offsets_are_never_cut_to_32_bits() -> None:
+def test_offsets_keep_more_than_32_bits() -> None:
     assert as_offsets(np.array([0, COLUMN_BYTES_MAX])).tolist() == [0, COLUMN_BYTES_MAX]
     with pytest.raises(LimitExceeded, match="segment-size"):
         as_offsets(np.array([0, COLUMN_BYTES_MAX + 1]))
@@ -150,7 +150,7 @@ def plan(*segments: SegmentRecord) -> CompactionPlan:
     )
 
 
-def test_plans_beyond_the_limits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_beyond_a_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each at its edge, and one above it."""
     input_segments(plan(record(1, 1 << ROW_BITS)))
     with pytest.raises(LimitExceeded, match="Messages in segment 1/"):
@@ -165,7 +165,7 @@ def test_plans_beyond_the_limits_are_refused(monkeypatch: pytest.MonkeyPatch) ->
         input_segments(plan(record(1), record(2), record(3)))
 
 
-def test_a_plan_of_the_most_segments_is_one_message() -> None:
+def test_a_plan_with_the_maximum_of_segments_fits_into_one_message() -> None:
     """And one metadata record: 256 MiB for each, at the largest numbers."""
     largest = SegmentRecord(
         path=segment_path(HUGE, HUGE),
@@ -189,7 +189,7 @@ def test_a_plan_of_the_most_segments_is_one_message() -> None:
     assert each * RUN_SEGMENTS_MAX < RECORD_BYTES_MAX
 
 
-def test_names_of_properties_count_in_a_chunk(
+def test_property_names_count_toward_the_chunk_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A chunk ends when they fill it: many of them compress to next to nothing."""

@@ -61,7 +61,7 @@ def left(log: LogBuilder, records: list[SegmentRecord]) -> list[tuple[int, int, 
 
 
 @pytest.mark.parametrize("retain", [False, True])
-def test_they_survive_or_die_as_a_whole(tmp_path: Path, retain: bool) -> None:
+def test_an_opaque_entry_survives_or_is_removed_as_a_whole(tmp_path: Path, retain: bool) -> None:
     """The key in their metadata decides; an unparsable one survives."""
     log = LogBuilder(tmp_path)
     value = batch_entry([message(b"1", "b"), message(b"2", "c")])
@@ -79,7 +79,7 @@ def test_they_survive_or_die_as_a_whole(tmp_path: Path, retain: bool) -> None:
     assert sized.entries == len(left(log, records))
 
 
-def test_a_strategy_of_messages_gets_the_encrypted_bytes(tmp_path: Path) -> None:
+def test_a_message_strategy_gets_the_encrypted_bytes(tmp_path: Path) -> None:
     log = LogBuilder(tmp_path)
     add(log, 1, [sealed(b"a"), broken(), batch_entry([message(b"1", "b"), message(b"2", "b")])])
     plan = log.plan(100, strategy="numeric")
@@ -91,7 +91,9 @@ def test_a_strategy_of_messages_gets_the_encrypted_bytes(tmp_path: Path) -> None
     assert sized.entries == len(found)
 
 
-def test_a_later_run_reads_their_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_later_run_reads_segments_with_opaque_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It has no key index: no deletion vector can list a part of such an entry."""
     monkeypatch.setattr(plan_module, "SCANNED_SHARE_MAX", 1.0)
     log = LogBuilder(tmp_path)

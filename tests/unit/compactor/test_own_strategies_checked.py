@@ -47,7 +47,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Outside
 # Loading
 
 
-def test_a_name_is_an_entry_point_or_a_place(package: OutsidePackage) -> None:
+def test_a_name_is_an_entry_point_or_a_module_path(package: OutsidePackage) -> None:
     """Only the installed packages can decide on a plain name."""
     assert is_own("longest")
     assert is_own("anything:Here")
@@ -58,8 +58,8 @@ def test_a_name_is_an_entry_point_or_a_place(package: OutsidePackage) -> None:
     assert raised.value.strategy == "shortest"
 
 
-def test_one_name_in_two_packages(package: OutsidePackage) -> None:
-    """Neither is taken; both are named."""
+def test_a_name_in_two_packages_is_refused(package: OutsidePackage) -> None:
+    """Neither is used; the error names both."""
     info = package.folder / "other-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
@@ -72,14 +72,12 @@ def test_one_name_in_two_packages(package: OutsidePackage) -> None:
     ("name", "version"),
     [("outside:Raises", "harmful 1"), ("outside:FIRST", "3"), ("outside:Longest", "2.5")],
 )
-def test_the_version_is_the_first_that_anybody_says(
-    package: OutsidePackage, name: str, version: str
-) -> None:
+def test_the_first_stated_version_counts(package: OutsidePackage, name: str, version: str) -> None:
     """The class, the strategy, the distribution."""
     assert load(name, {}).version == version
 
 
-def test_without_any_version_the_source_is_one(package: OutsidePackage) -> None:
+def test_without_a_stated_version_a_hash_of_the_source_is_used(package: OutsidePackage) -> None:
     """It changes with the code."""
     asked = "def should_keep_left(self, a, b): return False"
     (package.folder / "lonely.py").write_text(f"class A:\n    {asked}")
@@ -123,7 +121,7 @@ def test_strategies_that_cannot_be_loaded(
         ("subprocess:Popen", "class Popen has no method should_keep_left"),
     ],
 )
-def test_objects_that_are_no_strategy_are_not_called(
+def test_objects_that_are_not_strategies_are_not_called(
     package: OutsidePackage, name: str, why: str
 ) -> None:
     """A callable that is no strategy is rejected without a call."""
@@ -138,8 +136,8 @@ def test_objects_that_are_no_strategy_are_not_called(
     sys.modules.pop("called", None)
 
 
-def test_a_function_that_makes_one_of_columns_says_so(package: OutsidePackage) -> None:
-    """By its annotation, whether or not that is a string."""
+def test_a_factory_of_a_column_strategy_is_recognized(package: OutsidePackage) -> None:
+    """It is recognized by its annotation, which may be a string."""
     for name, head in (("early", ""), ("late", "from __future__ import annotations\n")):
         (package.folder / f"{name}.py").write_text(
             f"{head}from ledgerfold.compactor.strategies.strategy import Strategy\n"
@@ -153,7 +151,7 @@ def test_a_function_that_makes_one_of_columns_says_so(package: OutsidePackage) -
 
 @pytest.mark.process
 @pytest.mark.parametrize("allowed", [(), ("os:system",)])
-def test_a_trial_of_a_command(tmp_path: Path, allowed: tuple[str, ...]) -> None:
+def test_a_trial_does_not_run_a_command(tmp_path: Path, allowed: tuple[str, ...]) -> None:
     """It is not run, even if it is allowed, because it is no strategy."""
     told = tmp_path / "told"
     trials = Trials(DEFAULT_LIMITS, AllowedStrategies(allowed, "this worker"))
@@ -181,7 +179,7 @@ def _in_vain() -> None:
 
 
 @pytest.mark.parametrize("work", [_forever, _in_vain])
-def test_a_question_has_a_time(work: Callable[[], None]) -> None:
+def test_a_call_has_a_time_limit(work: Callable[[], None]) -> None:
     """Python code is interrupted, though it catches every Exception."""
     watch = Watch(SHORT)
     with watch.held():
@@ -192,7 +190,7 @@ def test_a_question_has_a_time(work: Callable[[], None]) -> None:
     assert watch.last == "two"
 
 
-def test_time_between_questions_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_between_calls_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does the total of many answered calls; the timer runs only within a call."""
     armed: list[float] = []
     monkeypatch.setattr(
@@ -217,7 +215,7 @@ def test_time_between_questions_does_not_count(monkeypatch: pytest.MonkeyPatch) 
     assert min(armed) > DEFAULT_LIMITS.timeout_seconds
 
 
-def test_memory_has_a_bound_and_all_is_as_before() -> None:
+def test_memory_is_limited_and_the_limit_is_reset_afterwards() -> None:
     """Handler and limit are those of before, also where tasks lie within each other."""
     before = (signal.getsignal(signal.SIGALRM), resource.getrlimit(resource.RLIMIT_DATA))
     watch = Watch(Limits(memory_bytes=64 * 1024 * 1024))
@@ -230,7 +228,7 @@ def test_memory_has_a_bound_and_all_is_as_before() -> None:
     assert after == before
 
 
-def test_another_thread_is_not_interrupted() -> None:
+def test_calls_in_another_thread_are_not_interrupted() -> None:
     """Signals are the main thread's: there it just runs."""
     done = []
 
@@ -248,7 +246,7 @@ def test_another_thread_is_not_interrupted() -> None:
 
 
 @pytest.mark.parametrize("made", [Newest(), KeepFirst(), Numeric(), HeaderVersion("v")])
-def test_ready_made_ones_answer_samples(made: Any) -> None:
+def test_ready_made_strategies_pass_their_samples(made: Any) -> None:
     """Each is loaded as a user's strategy; a sample has only the fields that it reads."""
     assert ask_strategic("theirs", made, Watch(DEFAULT_LIMITS)) == made.reads
     for _, _, current in questions(made.reads):
@@ -259,7 +257,7 @@ def test_ready_made_ones_answer_samples(made: Any) -> None:
     ("name", "settings"),
     [("publishing-order", {}), ("event-time", {}), ("keep-n", {"n": "2"})],
 )
-def test_columns_answer_samples(name: str, settings: dict[str, str]) -> None:
+def test_column_strategies_pass_their_samples(name: str, settings: dict[str, str]) -> None:
     """With event times where they are read, and with several fragments of a key."""
     strategy = strategy_of(CompactionPlan(strategy=name, strategy_settings=settings))
     assert isinstance(strategy, Strategy)
@@ -291,7 +289,7 @@ def _counted(codes: Any, facts: Facts, key_count: int) -> Folded:
         ({"survivors": lambda _: np.array([99])}, "positions that no message has"),
     ],
 )
-def test_columns_that_will_not_do(functions: dict[str, Any], why: str) -> None:
+def test_faulty_column_strategies_fail_their_samples(functions: dict[str, Any], why: str) -> None:
     """Samples detect columns that would fail runs, or change their result."""
     parts = {"begin": FIRST.begin, "join": FIRST.join, "survivors": FIRST.survivors} | functions
     wrong = Strategy("wrong", 1, parts["begin"], parts["join"], parts["survivors"])
@@ -312,7 +310,7 @@ def test_columns_that_will_not_do(functions: dict[str, Any], why: str) -> None:
         ("unread:B", "AttributeError: the class does not list 'value'"),
     ],
 )
-def test_the_result_of_a_trial(package: OutsidePackage, name: str, why: str) -> None:
+def test_a_failed_trial_states_the_reason(package: OutsidePackage, name: str, why: str) -> None:
     """A rejection states the reason."""
     (package.folder / "unread.py").write_text(
         "class A:\n    reads = ('weight',)\n    def should_keep_left(self, a, b): return True\n"
@@ -344,7 +342,7 @@ def _own(name: str, version: str, kind: str = COLUMNS) -> Own:
     return Own(name, (), version, "", kind)
 
 
-def test_code_of_another_version_than_was_tried(package: OutsidePackage) -> None:
+def test_a_run_refuses_code_of_another_version_than_the_trial(package: OutsidePackage) -> None:
     """The run fails, instead of naming a version that did not choose."""
     own: Any = _own("outside:Longest", "2.4", STRATEGIC)
     why = "needs its version 2.4, but a process has loaded version 2.5"
@@ -352,7 +350,7 @@ def test_code_of_another_version_than_was_tried(package: OutsidePackage) -> None
         own.strategy.made()
 
 
-def test_its_answers_are_looked_at_in_a_task(package: OutsidePackage) -> None:
+def test_the_results_of_a_strategy_are_checked_in_tasks(package: OutsidePackage) -> None:
     """Not only by samples."""
     (package.folder / "late.py").write_text(
         "from dataclasses import replace\n"

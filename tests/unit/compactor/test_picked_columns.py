@@ -43,7 +43,7 @@ def _columns(entries: list[tuple[EntryHeader, NativeKeys]], reads_event_times: b
 
 
 @given(st.lists(st.lists(ROWS, min_size=1, max_size=5), min_size=1), st.booleans(), st.data())
-def test_picked_rows_are_those_of_the_columns(
+def test_picked_rows_equal_those_of_the_columns(
     entries: list[list[tuple[bytes | None, bytes, int]]], reads_event_times: bool, data: Any
 ) -> None:
     """Any rows of any entries."""
@@ -74,7 +74,7 @@ def test_picked_rows_are_those_of_the_columns(
     ids=str,
 )
 @pytest.mark.parametrize("place", [0, 1])
-def test_picked_rows_that_lead_astray_are_damage(change: dict[str, Any], place: int) -> None:
+def test_picked_rows_with_invalid_offsets_are_damage(change: dict[str, Any], place: int) -> None:
     """As in the columns of all rows: the error names the entry."""
     entries = [_entry([(b"a", b"1", 3), (b"b", b"", 0)]) for _ in range(2)]
     keys = entries[place][1]
@@ -87,7 +87,7 @@ def test_picked_rows_that_lead_astray_are_damage(change: dict[str, Any], place: 
     assert (raised.value.path, raised.value.offset) == (PATH, place)
 
 
-def test_damage_in_rows_that_are_not_picked_stays_unseen() -> None:
+def test_damage_in_rows_that_are_not_picked_is_not_reported() -> None:
     """They are checked where they are read."""
     entries = [_entry([(b"a", b"1", 0), (b"b", b"1", 0)])]
     entries[0][1].key_offsets = np.array([0, 1, 9], "<u4").tobytes()

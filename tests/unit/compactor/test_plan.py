@@ -60,7 +60,7 @@ def test_a_small_plan_is_one_task() -> None:
     assert (len(large.scans) % 2, large.buckets % 2, len(large.copies)) == (0, 0, 8)
 
 
-def test_tasks_are_cut_for_the_strategy_that_needs_the_most() -> None:
+def test_tasks_are_sized_for_the_most_expensive_strategy() -> None:
     """Besides one that reads values, one over keys has the smaller tasks; unused ones do not
     count.
     """
@@ -89,7 +89,7 @@ def test_ranges() -> None:
     assert (raw.after, raw.up_to) == (Position(1, 0), Position(2, 0))
 
 
-def test_plans_that_make_no_sense_are_refused() -> None:
+def test_invalid_plans_are_refused() -> None:
     """Unknown strategy, open segment, segments out of order, too many compacted."""
     plans = [_plan(MIB, MIB) for _ in range(4)]
     plans[0].strategy = "oldest"
@@ -114,7 +114,7 @@ def test_a_folder_that_is_no_ledgers_folder_is_refused(folder: str) -> None:
 
 
 @pytest.mark.parametrize("ledger_id", [0, -1, 2])
-def test_an_output_folder_that_is_none_or_is_read_from_is_refused(ledger_id: int) -> None:
+def test_an_output_folder_that_is_invalid_or_an_input_is_refused(ledger_id: int) -> None:
     """Ids begin with 1, and each is assigned once."""
     plan = _plan(MIB, MIB)
     plan.ledger_id = ledger_id

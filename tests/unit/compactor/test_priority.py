@@ -20,7 +20,7 @@ subprocess.run([sys.executable, "-c", child.format(os.path.exists("/proc/self/au
 
 
 @pytest.mark.parametrize("value", [0, 7])
-def test_children_of_a_worker_have_its_nice_value(value: int) -> None:
+def test_child_processes_of_a_worker_have_its_nice_value(value: int) -> None:
     """As processes, and as a session where Linux schedules sessions."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(value)],

@@ -53,7 +53,7 @@ def test_one_fold_equals_the_model(history: list[tuple[int, bool]]) -> None:
 
 
 @given(HISTORIES, st.sets(st.integers(0, 40)), st.randoms())
-def test_any_chunking_and_any_order_give_the_same(
+def test_chunking_and_order_do_not_change_the_result(
     history: list[tuple[int, bool]], cuts: set[int], random: st.DataObject
 ) -> None:
     """Chunks folded apart, then together in any order: the same survivors, the same count."""
@@ -82,7 +82,7 @@ def test_any_chunking_and_any_order_give_the_same(
         ([], [], 0),
     ],
 )
-def test_counts_as_pulsar_does(
+def test_removed_events_are_counted_as_in_pulsar(
     history: list[tuple[int, bool]], left: list[int], events: int
 ) -> None:
     """The worked histories of Pulsar's rules, with a tombstone counting one event."""

@@ -95,7 +95,7 @@ def test_both_scans_agree(messages: list[Sent]) -> None:
 
 
 @given(st.lists(odd_singles(), min_size=1, max_size=6), st.data())
-def test_a_scan_of_damaged_bytes_finds_what_protobuf_finds(
+def test_a_scan_of_damaged_bytes_agrees_with_protobuf(
     messages: list[Sent], data: st.DataObject
 ) -> None:
     damaged = bytearray(packed(messages))
@@ -122,7 +122,7 @@ def test_usual_batches_are_scanned_by_column() -> None:
 
 
 @pytest.mark.parametrize("zeros", [0, 100])
-def test_many_zeros_are_left_to_protobuf(zeros: int) -> None:
+def test_values_with_many_zeros_are_parsed_by_protobuf(zeros: int) -> None:
     payload = packed([message(b"\0\0\0\0\x12" * zeros, "k")] * 50)
     assert (quickly(payload, 50) is None) == bool(zeros)
     found = scan_batch(payload, 50)
@@ -219,7 +219,7 @@ def sealed(count: int = 3) -> bytes:
 
 
 @pytest.mark.parametrize("compression", [each for each in Compression if each])
-def test_what_is_too_large_when_decompressed_stays_whole(compression: int) -> None:
+def test_a_too_large_batch_is_kept_whole(compression: int) -> None:
     """It is not decompressed, whatever size its metadata state."""
     bomb = compress(compression, bytes(UNCOMPRESSED_BYTES_MAX + 1))[4:]
     for size in (UNCOMPRESSED_BYTES_MAX + 1, 100):
@@ -232,7 +232,7 @@ def test_what_is_too_large_when_decompressed_stays_whole(compression: int) -> No
         assert found.value == bomb
 
 
-def test_what_nobody_can_open_stays_whole() -> None:
+def test_an_undecodable_batch_is_kept_whole() -> None:
     data = sealed()
     found = columns(data)
     assert (found.keys, found.is_opaque, found.passes, len(found.flags)) == (

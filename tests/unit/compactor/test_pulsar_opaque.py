@@ -76,7 +76,7 @@ def plan_of(folder: Path, entries: list[bytes], *, retain_null_key: bool = False
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("retain", [False, True])
-def test_forecasts_and_replays_count_what_nobody_can_open_as_runs_do(
+def test_forecasts_and_replays_count_undecodable_entries_as_runs_do(
     tmp_path: Path, strategy: AnyStrategy, retain: bool
 ) -> None:
     entries = [
@@ -109,7 +109,7 @@ def test_forecasts_and_replays_count_what_nobody_can_open_as_runs_do(
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_what_nobody_can_open_takes_no_memory_for_its_messages(
+def test_an_undecodable_entry_takes_no_memory_for_its_messages(
     tmp_path: Path, strategy: AnyStrategy
 ) -> None:
     """Entries of a hundred bytes that say they have a million."""
@@ -126,7 +126,7 @@ def test_what_nobody_can_open_takes_no_memory_for_its_messages(
     assert peak < 20_000_000
 
 
-def test_an_unknown_group_does_not_block_a_compaction(tmp_path: Path) -> None:
+def test_an_unknown_protobuf_group_does_not_block_a_compaction(tmp_path: Path) -> None:
     group = bytes.fromhex("c33e0801cb3ecc3ec43e")
     payload = packed([message(b"old", "k"), message(b"new", "k")])
     plan = plan_of(tmp_path, [entry(payload, group, num_messages_in_batch=2)])
@@ -147,7 +147,7 @@ def test_keys_of_any_size_are_joined(keys: list[bytes]) -> None:
     assert found == keys
 
 
-def test_large_keys_take_little_more_than_they_have() -> None:
+def test_large_keys_take_little_extra_memory() -> None:
     """They compress well: a small entry may have a hundred megabytes of them."""
     payload = packed([message(b"v", b"k" * 1_000_000)] * 20)
     found = scan_batch(payload, 20)

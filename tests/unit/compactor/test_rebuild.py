@@ -67,7 +67,7 @@ def _messages(entry: bytes) -> list[StoredMessage]:
 
 
 @given(batches(), COMPRESSIONS, st.data())
-def test_kept_rows_are_what_they_were(
+def test_kept_rows_are_unchanged(
     batch: tuple[NativeBatchBuilder, int], compression: Compression, data: st.DataObject
 ) -> None:
     """BAT-14: every field of the rows that stay is unchanged, ids included; also done twice."""
@@ -108,7 +108,7 @@ def test_kept_rows_may_be_renumbered(
     assert header.is_plain == (len(rows) == 1)
 
 
-def test_the_header_keeps_everything_but_counts_and_checksums() -> None:
+def test_a_rebuild_changes_only_counts_and_checksums_of_the_header() -> None:
     """Position, times, sequence id, producer, codec and compression survive a rebuild."""
     builder = NativeBatchBuilder("producer")
     for value in (b"1", b"2", b"3"):
@@ -120,7 +120,7 @@ def test_the_header_keeps_everything_but_counts_and_checksums() -> None:
     assert after[1:11] == before[1:11]
 
 
-def test_an_entry_of_version_1_stays_one() -> None:
+def test_a_rebuild_keeps_version_1() -> None:
     """Its durable length at the write is unknown."""
     builder = NativeBatchBuilder("producer")
     for value in (b"1", b"2", b"3"):
@@ -132,7 +132,7 @@ def test_an_entry_of_version_1_stays_one() -> None:
     assert read_header(kept).version == 1
 
 
-def test_columns_that_do_not_fit_are_refused() -> None:
+def test_columns_that_are_inconsistent_are_refused() -> None:
     """Offsets outside of the blob are an error even if the checksum is right."""
     builder = NativeBatchBuilder("producer")
     builder.add(b"1", b"key")
@@ -146,7 +146,7 @@ def test_columns_that_do_not_fit_are_refused() -> None:
 
 
 @given(batches(), COMPRESSIONS, st.data())
-def test_no_rebuild_is_larger_than_what_was_allowed_at_the_door(
+def test_no_rebuild_is_larger_than_the_accepted_limit(
     batch: tuple[NativeBatchBuilder, int], compression: Compression, data: st.DataObject
 ) -> None:
     """Tests any columns and codecs of the producer, and any removed messages."""
@@ -169,7 +169,7 @@ def _old_batch(rows: int, value: bytes) -> tuple[EntryHeader, RawEntry]:
     return _split(stamp(built, 3, 9, append_time_ms=8, producer_number=2))
 
 
-def test_an_old_batch_that_would_pass_the_limit_is_stored_smaller() -> None:
+def test_an_old_batch_above_the_limit_is_compressed_harder() -> None:
     """16.2 MB with 650,000 messages became 18.9 MB, which could not be sent to a reader."""
     header, raw = _old_batch(650_000, b"fifteen bytes..")
     kept = b"".join(keep_rows(header, raw, np.arange(1, 650_000)))
@@ -187,7 +187,7 @@ def test_an_old_batch_that_cannot_be_made_to_fit_fails_with_its_name() -> None:
         keep_rows(header, raw, np.arange(1, 1_300_000), "1/0.log")
 
 
-def test_values_that_grow_when_compressed_again_are_stored_as_they_are() -> None:
+def test_values_that_grow_when_recompressed_are_stored_unchanged() -> None:
     """A producer may have compressed harder than the compactor does: it looks back further."""
     noise = np.random.default_rng(1).bytes(1 << 20)
     builder = NativeBatchBuilder("producer")
@@ -205,7 +205,7 @@ def test_values_that_grow_when_compressed_again_are_stored_as_they_are() -> None
     assert [message.value for message in _messages(kept)] == [noise, noise]
 
 
-def test_what_dispatch_needs_survives() -> None:
+def test_delivery_time_and_ordering_key_survive() -> None:
     """Tests the time of delivery, and the ordering key of the batch."""
     builder = NativeBatchBuilder("p")
     builder.deliver_at_ms = 77

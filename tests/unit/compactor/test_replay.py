@@ -96,7 +96,7 @@ def test_a_replay_equals_the_model(
     assert len(found.points) == len(entries)
 
 
-def test_the_threshold_is_passed_strictly() -> None:
+def test_the_threshold_must_be_exceeded() -> None:
     """More than it, as in Pulsar."""
     sizes = np.array([10, 10, 10, 1])
     assert threshold_horizons(sizes, 20) == [2]
@@ -105,7 +105,7 @@ def test_the_threshold_is_passed_strictly() -> None:
     assert threshold_horizons(sizes, 31) == []
 
 
-def test_a_million_messages_in_seconds() -> None:
+def test_replaying_a_million_messages_takes_seconds() -> None:
     """With a run after each thousandth entry, and with one after each."""
     generator = np.random.default_rng(1)
     count = 1_000_000
@@ -136,7 +136,7 @@ def test_too_many_runs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         sizes_run_by_run(history, list(range(9)), lambda _: PUBLISHING_ORDER, False)
 
 
-def test_nothing_was_published() -> None:
+def test_a_topic_without_messages() -> None:
     """No figures, and no error."""
     nothing = np.empty(0, np.int64)
     history = history_of([])
@@ -164,7 +164,7 @@ def by_horizon(log: StrategicLog, history: History, name: str) -> list[int]:
 
 @given(LOGS, st.sampled_from(STRATEGIC), st.integers(1, 3), st.integers(1, 5))
 @settings(max_examples=examples(100), deadline=None)
-def test_strategies_of_messages_are_asked_once_for_all_horizons(
+def test_message_strategies_are_called_once_for_all_horizons(
     shape: list[list[list[Message]]], name: str, buckets: int, chunk_rows: int
 ) -> None:
     """The result equals runs at each entry, one after another."""
@@ -189,7 +189,7 @@ def test_strategies_of_messages_are_asked_once_for_all_horizons(
         assert sizes.tolist() == by_horizon(log, history, name)
 
 
-def test_damage_is_told_by_whoever_asks(tmp_path: Path) -> None:
+def test_damage_ends_a_replay_with_its_error(tmp_path: Path) -> None:
     """A task's error arrives at the driver; that of a class, too."""
     log = StrategicLog(tmp_path)
     log.add_segment(1, [[Message(b"a", b"two")]])
@@ -204,7 +204,7 @@ def test_damage_is_told_by_whoever_asks(tmp_path: Path) -> None:
         lifetimes_of(lives.ask(lives.scan([segments])))
 
 
-def test_a_scanned_history_is_what_was_published(
+def test_a_scanned_history_equals_the_published_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From several segments and chunks: keys are the same in all, shares add up to the entries."""

@@ -56,7 +56,7 @@ class Lab:
         return cast(AnalysisRun, self.made[-1])
 
 
-def test_it_begins_again_behind_a_run() -> None:
+def test_an_analysis_restarts_after_a_run() -> None:
     """The run does not wait, and the analysis still returns."""
 
     async def check() -> None:
@@ -77,7 +77,7 @@ def test_it_begins_again_behind_a_run() -> None:
     asyncio.run(check())
 
 
-def test_it_gives_up_when_runs_never_end() -> None:
+def test_an_analysis_gives_up_if_runs_never_end() -> None:
     """It says so."""
 
     async def check() -> None:
@@ -93,7 +93,7 @@ def test_it_gives_up_when_runs_never_end() -> None:
     asyncio.run(check())
 
 
-def test_a_cancelled_one_ends() -> None:
+def test_a_cancelled_analysis_ends() -> None:
     """On its way, and in the queue."""
 
     async def check() -> None:

@@ -21,7 +21,7 @@ def numbers(cells: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("size", "unit", "cells"), ROWS, ids=lambda value: str(value)[:6])
-def test_the_counts_of_a_run(size: str, unit: str, cells: str) -> None:
+def test_the_page_states_the_counts_of_a_run(size: str, unit: str, cells: str) -> None:
     """100 bytes a message, of which 25 are in the key section; two cores."""
     total = int(size) * {"G": 10**9, "T": 10**12}[unit]
     count = -(-total // SEGMENT_BYTES)
@@ -42,6 +42,6 @@ def test_the_counts_of_a_run(size: str, unit: str, cells: str) -> None:
     assert found[6] == f"{len(copies):,}"
 
 
-def test_there_are_rows() -> None:
+def test_the_page_has_counts() -> None:
     """A canary."""
     assert len(ROWS) == 5

@@ -52,7 +52,7 @@ def first_plan(log: LogBuilder, retain: bool = False, **more: Any) -> Compaction
     return log.plan(100, retain, **sizes)
 
 
-def test_a_segment_that_loses_nothing_is_a_link_with_a_key_index(tmp_path: Path) -> None:
+def test_an_unchanged_segment_is_a_link_with_a_key_index(tmp_path: Path) -> None:
     log = LogBuilder(tmp_path)
     raw = [add(log, 1, "a b c d"), add(log, 2, "e f g h")]
     records, _ = run(log, first_plan(log))
@@ -78,7 +78,7 @@ def test_a_few_dead_messages_are_hidden_by_a_deletion_vector(tmp_path: Path) -> 
     assert read_messages(log.ledgers_dir, records) == log.expected(False)
 
 
-def test_a_segment_that_loses_more_is_copied(tmp_path: Path) -> None:
+def test_a_segment_with_many_dead_messages_is_copied(tmp_path: Path) -> None:
     log = LogBuilder(tmp_path)
     raw = [add(log, 1, "a b c d"), add(log, 2, "a b g h")]
     records, _ = run(log, first_plan(log))
@@ -99,7 +99,7 @@ def test_a_dead_message_without_a_key_is_not_hidden(tmp_path: Path, retain: bool
 @pytest.mark.parametrize(
     "change", [{"segment_bytes_max": 10_000}, {"segment_bytes_max": 100}, {"is_indexed": False}]
 )
-def test_small_segments_large_ones_and_small_runs_are_copied(
+def test_small_segments_are_copied_and_so_are_small_runs(
     tmp_path: Path, change: dict[str, Any]
 ) -> None:
     log = LogBuilder(tmp_path)
@@ -122,7 +122,7 @@ def test_a_segment_with_entries_outside_the_range_is_copied(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("buckets", [1, 3])
-def test_a_later_run_looks_a_shared_segment_up(
+def test_a_later_run_uses_the_index_of_a_shared_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, buckets: int
 ) -> None:
     """Its old and its new dead messages, tombstones included, and the counts are those of a run
@@ -157,7 +157,7 @@ def test_a_later_run_looks_a_shared_segment_up(
 
 @pytest.mark.parametrize("is_indexed", [True, False])
 def test_a_damaged_value_fails_the_run(tmp_path: Path, is_indexed: bool) -> None:
-    """Whether the segment would be shared or copied: no run verified it before."""
+    """The segment would be shared, or copied: before, no run verified its values."""
     log = LogBuilder(tmp_path)
     raw = [add(log, 1, "a b c d"), add(log, 2, "e f g h")]
     path = log.ledgers_dir / raw[1].path

@@ -96,7 +96,7 @@ def _taken(found: Iterator[tuple[EntryHeader, int]]) -> tuple[list[tuple[EntryHe
 
 
 @given(st.lists(SINGLES, min_size=1, max_size=20), st.integers(1, 8), st.data())
-def test_blocks_have_the_headers_that_are_found_one_by_one(
+def test_headers_found_by_block_equal_those_found_one_by_one(
     singles: list[Single], block_entries: int, data: st.DataObject
 ) -> None:
     """Also up to a damaged byte, an id that does not rise, or a cut: then with the same error."""
@@ -118,7 +118,7 @@ def test_blocks_have_the_headers_that_are_found_one_by_one(
 
 
 @given(st.lists(st.one_of(USUAL, SINGLES.map(lambda each: each._replace(step=1))), min_size=1))
-def test_joined_columns_are_those_of_the_entries(singles: list[Single]) -> None:
+def test_columns_joined_from_a_block_equal_those_of_its_entries(singles: list[Single]) -> None:
     """A block of single messages is read as a whole if all keys have a usual length."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(singles_module, "BLOCK_MIN", 1)
@@ -148,7 +148,7 @@ def test_joined_columns_are_those_of_the_entries(singles: list[Single]) -> None:
 
 
 @pytest.mark.parametrize("order", [(3, 1, 2, 4), (1, 3, 4, 2)])
-def test_a_section_in_another_form_is_left_to_the_parser(
+def test_a_section_in_another_form_is_left_to_protobuf(
     tmp_path: Path, order: tuple[int, ...]
 ) -> None:
     """Protobuf allows fields in any order; their bytes are never taken for another field."""
@@ -171,7 +171,7 @@ def test_a_section_in_another_form_is_left_to_the_parser(
 @given(
     st.lists(st.lists(USUAL, min_size=1, max_size=30), min_size=1, max_size=3), st.integers(1, 9)
 )
-def test_runs_over_single_messages_equal_the_model(
+def test_runs_over_unbatched_messages_equal_the_model(
     shape: list[list[Single]], block_entries: int
 ) -> None:
     """Scanned and copied in blocks; every other entry of the log is of version 1, or none."""
@@ -190,7 +190,7 @@ def test_runs_over_single_messages_equal_the_model(
 
 
 @pytest.mark.parametrize("at", [40, 90, 200, 700])
-def test_damage_among_single_messages_names_its_place(tmp_path: Path, at: int) -> None:
+def test_damage_among_unbatched_messages_is_located(tmp_path: Path, at: int) -> None:
     """As if entries were read one by one."""
     singles = [Single(b"key-%d" % number) for number in range(30)]
     segment = _segment(tmp_path, _entries(singles))

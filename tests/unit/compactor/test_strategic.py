@@ -202,7 +202,7 @@ def test_survivors_of_a_batch_are_renumbered(tmp_path: Path, compression: int) -
     assert (first.sequence_id, second.sequence_id) == (-2, 0)
 
 
-def test_a_single_survivor_is_published_alone(tmp_path: Path) -> None:
+def test_a_single_survivor_becomes_unbatched(tmp_path: Path) -> None:
     """Tests one survivor of a batch, of a batch of one, and of a previous run's output."""
     one = [Message(b"c", b"1")]
     log = _log(tmp_path, [Message(b"a", b"1"), Message(b"a", b"2"), Message(b"b", b"1")], one)
@@ -211,7 +211,7 @@ def test_a_single_survivor_is_published_alone(tmp_path: Path) -> None:
     assert _ids(log, records) == [(1, 0, -1), (1, 1, -1), (2, 0, -1)]
 
 
-def test_complete_entries_are_renumbered_by_the_next_run(tmp_path: Path) -> None:
+def test_a_complete_entry_is_renumbered_by_the_next_run(tmp_path: Path) -> None:
     """All of an entry survives, and still it must be rewritten."""
     log = _log(tmp_path, _three())
     plan = log.strategic_plan(100, "newest")
@@ -221,7 +221,7 @@ def test_complete_entries_are_renumbered_by_the_next_run(tmp_path: Path) -> None
     assert _ids(log, records) == [(1, 0, 0), (1, 0, 1), (2, 0, 0), (2, 0, 1)]
 
 
-def test_columns_are_not_renumbered(tmp_path: Path) -> None:
+def test_column_strategies_do_not_renumber(tmp_path: Path) -> None:
     """Only strategies of messages are: Pulsar's other compactors keep ids."""
     log = _log(tmp_path, _three())
     plan = log.plan(100)
@@ -229,7 +229,7 @@ def test_columns_are_not_renumbered(tmp_path: Path) -> None:
     assert _ids(log, run_tasks(plan)[0]) == [(1, 0, 0), (1, 0, 2)]
 
 
-def test_numeric(tmp_path: Path) -> None:
+def test_numeric_keeps_the_largest_number(tmp_path: Path) -> None:
     """STR-03."""
     log = _log(tmp_path, *([Message(b"a", b"%d" % number)] for number in (5, 3, 7, 6)))
     records, counts = run_tasks(log.strategic_plan(100, "numeric"))
@@ -249,7 +249,7 @@ def test_numeric(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("buckets", [1, 2])
-def test_a_class_that_fails_fails_the_run(
+def test_an_exception_of_a_strategy_fails_the_run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     made_of: type[Any],
@@ -263,7 +263,7 @@ def test_a_class_that_fails_fails_the_run(
         run_tasks(_spread(cut(log.strategic_plan(100, "bad"), 2), buckets))
 
 
-def test_a_class_that_reads_what_there_is_not_is_refused() -> None:
+def test_a_strategy_that_reads_undeclared_fields_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="strategy 'bad' lists colour; a message has"):
         MessageStrategy("bad", 1, classes.ReadsWhatThereIsNot)
 

@@ -58,7 +58,7 @@ def registered() -> Iterator[None]:
         yield
 
 
-def test_every_request_of_a_broker_is_served() -> None:
+def test_every_strategy_of_a_broker_exists() -> None:
     """Under that name, in that version."""
     assert DEFAULT in LISTED
     assert {name: MAKERS[name].version for name in LISTED} == {
@@ -67,7 +67,7 @@ def test_every_request_of_a_broker_is_served() -> None:
 
 
 @pytest.mark.parametrize(("name", "version"), [("oldest", 0), ("oldest", 1), ("first", 2), ("", 0)])
-def test_one_that_is_not_known_is_refused(name: str, version: int, tmp_path: Path) -> None:
+def test_an_unknown_strategy_is_refused(name: str, version: int, tmp_path: Path) -> None:
     """The error lists those that are, before anything of the plan is carried out."""
     plan = LogBuilder(tmp_path).plan(100, strategy=name)
     plan.strategy_version = version
@@ -85,7 +85,7 @@ def test_one_that_is_not_known_is_refused(name: str, version: int, tmp_path: Pat
     cuts=st.sets(st.integers(0, 30)),
     seed=st.integers(0, 99),
 )
-def test_however_the_log_is_cut(
+def test_folding_does_not_depend_on_chunking(
     strategy: Strategy, messages: list[Message], cuts: set[int], seed: int
 ) -> None:
     """In any order of the parts: the same survivors; the same count, if the strategy claims it."""
@@ -97,7 +97,7 @@ def test_however_the_log_is_cut(
 
 @pytest.mark.parametrize("strategy", ALL, ids=lambda strategy: strategy.name)
 @given(messages=st.lists(KEYED, min_size=1, max_size=30))
-def test_sorted_or_not(strategy: Strategy, messages: list[Message]) -> None:
+def test_folding_does_not_depend_on_sorting(strategy: Strategy, messages: list[Message]) -> None:
     """Messages in the order of keys, or in a simpler strategy, give the same result."""
     keys, facts = columns_of(messages)
     found, codes = np.unique(keys, return_inverse=True)
@@ -114,7 +114,7 @@ def test_sorted_or_not(strategy: Strategy, messages: list[Message]) -> None:
 @given(
     messages=st.lists(KEYED, min_size=1, max_size=30), bounds=st.tuples(*[st.integers(0, 30)] * 2)
 )
-def test_each_chunk_keeps_what_the_whole_keeps(
+def test_each_chunk_keeps_what_the_whole_log_keeps(
     strategy: Strategy, messages: list[Message], bounds: tuple[int, int]
 ) -> None:
     """A forecast counts what survives chunks of its size, and nothing else."""
@@ -139,7 +139,7 @@ def _first(messages: Sequence[Stored]) -> list[Stored]:
 
 
 @given(shape=LOGS, chunk_rows=st.integers(1, 12))
-def test_a_run_takes_the_strategy_that_its_plan_names(shape: LogShape, chunk_rows: int) -> None:
+def test_a_run_uses_the_strategy_of_its_plan(shape: LogShape, chunk_rows: int) -> None:
     """Scan, merge and copy know none of them."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(scan_module, "CHUNK_ROWS_MAX", chunk_rows)
@@ -151,7 +151,7 @@ def test_a_run_takes_the_strategy_that_its_plan_names(shape: LogShape, chunk_row
 
 
 @given(LOGS, LOGS)
-def test_a_second_run_of_it_goes_on_from_the_first(first: LogShape, second: LogShape) -> None:
+def test_a_second_run_continues_from_the_first(first: LogShape, second: LogShape) -> None:
     """The survivors of the first run come first."""
     with tempfile.TemporaryDirectory() as folder:
         log = _log(LogBuilder(Path(folder)), first)
@@ -162,7 +162,7 @@ def test_a_second_run_of_it_goes_on_from_the_first(first: LogShape, second: LogS
         assert read_messages(log.ledgers_dir, records) == _first(log.messages)
 
 
-def test_event_times_that_are_not_one_for_each_message_are_damage(tmp_path: Path) -> None:
+def test_a_wrong_number_of_event_times_is_damage(tmp_path: Path) -> None:
     """As any other column that does not fit."""
     log = _log(LogBuilder(tmp_path), [[[Message(b"k", b"1")]]])
     segment = cut(log.plan(100), 2).scans[0][0]

@@ -33,7 +33,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         sys.modules.pop(name, None)
 
 
-def test_the_strategies_would_be_set(written: Path) -> None:
+def test_the_strategies_of_the_page_can_be_set(written: Path) -> None:
     """As the page names them."""
     found = tried("longest:Longest", {"even": "yes"}, DEFAULT_LIMITS)
     assert (found["kind"], found["version"], found["reads"]) == (STRATEGIC, "1", ("value",))
@@ -42,7 +42,7 @@ def test_the_strategies_would_be_set(written: Path) -> None:
 
 
 @pytest.mark.parametrize(("even", "kept"), [("no", "second"), ("yes", "first")])
-def test_the_description_of_the_class(written: Path, even: str, kept: str) -> None:
+def test_the_class_works_as_described(written: Path, even: str, kept: str) -> None:
     """Tests values of one length."""
 
     class Message:

@@ -106,7 +106,7 @@ def test_files_roll_at_the_plans_limit(tmp_path: Path) -> None:
     assert read_messages(log.ledgers_dir, records) == log.expected()
 
 
-def test_nothing_survives_nothing_is_written(tmp_path: Path) -> None:
+def test_a_run_without_survivors_writes_nothing(tmp_path: Path) -> None:
     """A log of tombstones gives no file."""
     log = _log(tmp_path, [[[A1, Message(b"a", b"")]]])
     records, counts = run_tasks(log.plan(100))
@@ -125,7 +125,7 @@ def test_entries_outside_the_range_do_not_count(tmp_path: Path) -> None:
     assert read_messages(log.ledgers_dir, records) == [log.messages[1], log.messages[2]]
 
 
-def test_a_compacted_entry_above_its_horizon_is_damage(tmp_path: Path) -> None:
+def test_a_compacted_entry_above_the_previous_horizon_is_damage(tmp_path: Path) -> None:
     """Entries that the previous run cannot have seen must not be in its ledger."""
     log = _log(tmp_path, [[[A1], [B1]]])
     plan = log.plan(100)
@@ -170,7 +170,7 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
         run_tasks(log.plan(100))
 
 
-def test_offsets_that_lead_astray_are_damage(tmp_path: Path) -> None:
+def test_invalid_offsets_are_damage(tmp_path: Path) -> None:
     """A producer may send any bytes under a right checksum: columns are checked before use."""
     from ledgerfold.compactor.job.key_columns import KeyColumns
     from ledgerfold.compactor.job.segment_map import SegmentMap
@@ -202,7 +202,7 @@ def test_offsets_that_lead_astray_are_damage(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "error", [Corruption("f", 3, "x", "y"), MissingFile("f", "the plan")], ids=lambda e: e.reason
 )
-def test_an_error_keeps_its_class_up_to_the_driver(error: LedgerfoldError) -> None:
+def test_an_error_of_a_task_keeps_its_class_in_the_driver(error: LedgerfoldError) -> None:
     """A task's error is raised with class, reason and text."""
     arrived = Failure.of(error).error()
     assert type(arrived) is type(error)

@@ -127,7 +127,7 @@ def _check_runs(plan: CompactionPlan, buckets: int, is_spread: bool, figures: Fi
     st.booleans(),
 )
 @settings(max_examples=examples(60))
-def test_runs_do_what_was_foretold(
+def test_runs_agree_with_their_forecast(
     shape: LogShape,
     compression: Compression,
     retain: bool,
@@ -144,7 +144,7 @@ def test_runs_do_what_was_foretold(
 
 @given(LOGS, LOGS, st.booleans())
 @settings(max_examples=examples(40))
-def test_a_run_on_a_compacted_ledger_does_what_was_foretold(
+def test_a_run_on_a_compacted_ledger_agrees_with_its_forecast(
     first: LogShape, second: LogShape, retain: bool
 ) -> None:
     """The input of the next run is the last result and new entries."""
@@ -161,7 +161,7 @@ def test_a_run_on_a_compacted_ledger_does_what_was_foretold(
 
 @given(LOGS, st.integers(1, 3), st.integers(1, 12), st.integers(1, 4))
 @settings(max_examples=examples(40))
-def test_the_keys_that_differ(
+def test_differing_keys_are_listed(
     shape: LogShape, buckets: int, chunk_rows: int, differences_max: int
 ) -> None:
     """All are counted, the first are listed, with their messages under each strategy."""
@@ -191,7 +191,7 @@ def test_the_keys_that_differ(
 
 @given(LOGS, st.booleans(), st.integers(1, 3), st.booleans())
 @settings(max_examples=examples(40))
-def test_strategies_that_other_jobs_asked_are_compared_as_any(
+def test_strategies_run_by_other_jobs_are_compared_too(
     shape: LogShape, retain: bool, buckets: int, is_spread: bool
 ) -> None:
     """A user-defined strategy is run alone, and its keys differ where its results do."""
@@ -226,7 +226,7 @@ def _left(
 @given(
     st.lists(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 900)), min_size=1), min_size=1)
 )
-def test_shares_add_up(batches: list[list[tuple[int, int]]]) -> None:
+def test_shares_of_the_messages_add_up_to_the_entry(batches: list[list[tuple[int, int]]]) -> None:
     """Their sum is the size of each entry's sections, with any content."""
     counts = np.array([len(batch) for batch in batches])
     sizes = np.array([each for batch in batches for each in batch])
@@ -240,7 +240,7 @@ def test_shares_add_up(batches: list[list[tuple[int, int]]]) -> None:
         assert section.shares(some, bounds, entries[some]).tolist() == shares[some].tolist()
 
 
-def test_bytes_of_rebuilt_batches_are_near(tmp_path: Path) -> None:
+def test_the_estimated_bytes_of_rebuilt_batches_are_close(tmp_path: Path) -> None:
     """Incompressible values, half of each batch removed: within 3% of what a run writes."""
     log = LogBuilder(tmp_path)
     generator = random.Random(1)
@@ -269,7 +269,7 @@ def test_damage_ends_an_analysis(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_spread", [False, True])
-def test_a_class_that_raises_ends_an_analysis(tmp_path: Path, is_spread: bool) -> None:
+def test_an_exception_of_a_strategy_ends_an_analysis(tmp_path: Path, is_spread: bool) -> None:
     """With the strategy and the message."""
     log = _log(tmp_path, [[[Message(b"k", b"1")]], [[Message(b"k", b"two")]]])
     strategies = (PUBLISHING_ORDER, MessageStrategy("raises", 1, classes.Raises))
@@ -277,7 +277,7 @@ def test_a_class_that_raises_ends_an_analysis(tmp_path: Path, is_spread: bool) -
         analyze(log.plan(100), strategies, buckets=2, is_spread=is_spread)
 
 
-def test_strategies_of_messages_alone(tmp_path: Path) -> None:
+def test_an_analysis_of_message_strategies_only(tmp_path: Path) -> None:
     """Keyless messages are removed, even if the topic retains them; two strategies that read
     different parts both get theirs.
     """
@@ -292,7 +292,7 @@ def test_strategies_of_messages_alone(tmp_path: Path) -> None:
     assert figures.differing.listed == ((b"k", ((1, 0), (1, 2))),)
 
 
-def test_a_segment_that_goes_on_is_read_as_far_as_its_record_tells(tmp_path: Path) -> None:
+def test_an_open_segment_is_read_up_to_its_recorded_length(tmp_path: Path) -> None:
     """The open one of a topic that is published to: neither sealed nor touched."""
     log = _log(tmp_path, [[[Message(b"k", b"1")], [Message(b"l", b"2")]]])
     whole = analyze(log.plan(100), [PUBLISHING_ORDER])

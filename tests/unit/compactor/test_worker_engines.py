@@ -105,7 +105,7 @@ def _run(
         ("end", "its JVM ended"),
     ],
 )
-def test_another_engine_takes_its_place(
+def test_another_engine_replaces_one_that_fails_to_start(
     fails_at: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The events name it, with the reason; the worker says it of itself, too."""
@@ -131,7 +131,7 @@ def test_without_another_engine_the_worker_ends(fails_at: str) -> None:
     assert [each["event"] for each in events[1:]] == ["unavailable"] * (fails_at == "start")
 
 
-def test_an_engine_that_works_stays() -> None:
+def test_a_working_engine_is_not_replaced() -> None:
     """Once it is warm, its end is the worker's: the next worker tries it again."""
     spark = FakeSpark("")
     code, events = _run(spark, has_fallback=True, until=lambda _: "after_start" in spark.steps)

@@ -20,14 +20,14 @@ from ledgerfold.storage.native import NativeBatchBuilder
     ("took_us", "bound"),
     [(0, 0), (500, 0), (501, 1), (1_000, 1), (45_367, 5), (1_000_000, 8), (1_000_001, 9)],
 )
-def test_a_write_is_counted_once_at_the_bound_it_stays_within(took_us: int, bound: int) -> None:
+def test_a_write_is_counted_in_the_bucket_of_its_duration(took_us: int, bound: int) -> None:
     """Bounds are inclusive; longer writes have a separate bucket."""
     times = WriteTimes().with_one(took_us)
     assert times.counts == tuple(int(at == bound) for at in range(10))
     assert times.total_us == took_us
 
 
-def test_times_of_tasks_add_up() -> None:
+def test_write_times_of_tasks_add_up() -> None:
     """Bound by bound."""
     both = WriteTimes().with_one(100).plus(WriteTimes().with_one(200).with_one(2_000_000))
     assert (both.counts[0], both.counts[9], sum(both.counts), both.total_us) == (2, 1, 3, 2_000_300)

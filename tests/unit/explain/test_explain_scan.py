@@ -50,7 +50,7 @@ def damage_keys(lab: BrokerLab, ledger_id: int) -> None:
     lab.files.damage(path, lambda data: data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :])
 
 
-def test_damage_of_the_compacted_ledger_is_the_view_s(lab: BrokerLab) -> None:
+def test_damage_of_the_compacted_ledger_is_reported_for_the_view(lab: BrokerLab) -> None:
     """As for a reader: the error names the way back, and the next question gets it at once."""
     damage_keys(lab, lab.topic.record.compacted.ledger_id)
     for _ in range(2):
@@ -58,7 +58,7 @@ def test_damage_of_the_compacted_ledger_is_the_view_s(lab: BrokerLab) -> None:
             explain(lab)
 
 
-def test_damage_of_a_raw_ledger_is_not_blamed_on_the_view(lab: BrokerLab) -> None:
+def test_damage_of_a_raw_ledger_is_not_reported_for_the_view(lab: BrokerLab) -> None:
     """The error names file and offset; the compacted view is unchanged."""
     damage_keys(lab, lab.topic.record.ledger_ids[0])
     with pytest.raises(Corruption):
@@ -66,13 +66,13 @@ def test_damage_of_a_raw_ledger_is_not_blamed_on_the_view(lab: BrokerLab) -> Non
     assert not lab.topic.log.views.has_damage
 
 
-def test_a_request_says_what_to_explain(lab: BrokerLab) -> None:
+def test_a_request_must_state_what_to_explain(lab: BrokerLab) -> None:
     """Nothing is not taken for "messages without a key"."""
     with pytest.raises(InvalidRequest):
         explain(lab, ExplainRequest(topic=TOPIC))
 
 
-def test_a_scan_that_nobody_waits_for_ends(lab: BrokerLab) -> None:
+def test_an_abandoned_scan_ends(lab: BrokerLab) -> None:
     """At the next entry."""
     scan = _Scan(lab.broker, lab.topic, versions_max=10)
     scan.is_abandoned.set()
@@ -80,7 +80,7 @@ def test_a_scan_that_nobody_waits_for_ends(lab: BrokerLab) -> None:
         scan.answer(REQUEST)
 
 
-def test_partitions_are_told_one_after_the_other(lab: BrokerLab) -> None:
+def test_partitions_are_explained_one_after_another(lab: BrokerLab) -> None:
     """Ids name the partition, notes its topic; the bound is one for all."""
     name = "persistent://public/default/p"
     lab.run(lab.broker.create_partitioned_topic(name, 2))

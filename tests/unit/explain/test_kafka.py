@@ -85,7 +85,9 @@ def record(offset: int, value: bytes | None = b"v", **batch: object) -> Record:
         ),
     ],
 )
-def test_reasons(given: Record, mapped: int | None, what: str, then: str) -> None:
+def test_the_reason_for_each_record(
+    given: Record, mapped: int | None, what: str, then: str
+) -> None:
     told = explain(given, ROUND, mapped=mapped)
     assert told.what.startswith(what)
     assert told.next == then
@@ -97,7 +99,7 @@ def test_a_record_without_a_key() -> None:
     assert told.next == "removed by the next cleaning: it has no key"
 
 
-def test_records_after_a_full_map_stay() -> None:
+def test_records_after_a_full_map_are_kept() -> None:
     full = NextRound(40, 90, map_end=60, active_base=90, now_ms=0, keys_max=5_033_164)
     assert explain(record(59), full, mapped=59).next.startswith("kept")
     assert explain(record(60), full, mapped=59).next == (
@@ -105,7 +107,7 @@ def test_records_after_a_full_map_stay() -> None:
     )
 
 
-def test_records_that_are_too_young() -> None:
+def test_records_that_are_too_recent_for_cleaning() -> None:
     young = NextRound(40, 50, 50, active_base=90, now_ms=0, limit=Limit.MIN_COMPACTION_LAG)
     told = explain(record(60), young, mapped=None, newer=70)
     assert told.what == "below min.compaction.lag"
@@ -121,7 +123,7 @@ def test_nothing_to_clean() -> None:
     )
 
 
-def test_a_horizon_that_no_calendar_has() -> None:
+def test_a_horizon_beyond_the_calendar() -> None:
     for_ever = NextRound(0, 90, 90, 90, now_ms=1, delete_retention_ms=2**63 - 2)
     assert explain(record(1, None), for_ever, mapped=1).next.endswith(f"{2**63 - 1} ms")
 
@@ -200,7 +202,7 @@ def test_transactions(lab: KafkaLab) -> None:
     assert marker.next == "stays: batches of its transaction remain"
 
 
-def test_a_map_that_is_full(lab: KafkaLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_map(lab: KafkaLab, monkeypatch: pytest.MonkeyPatch) -> None:
     config = type(lab.broker.kafka_config)
     monkeypatch.setattr(config, "map_keys_max", property(lambda _: 2))
     lab.add([(b"a", b"1")], [(b"b", b"1")], [(b"a", b"2")], [(b"b", b"2")])

@@ -51,7 +51,7 @@ def explained(lab: BrokerLab, answer: Answer, *, at: int | None = None) -> Expla
     return lab.run(Explainer(lab.broker).explain([lab.topic], request))
 
 
-def test_it_is_asked_about_the_messages_of_the_key(lab: BrokerLab) -> None:
+def test_a_strategy_is_asked_about_the_messages_of_the_key(lab: BrokerLab) -> None:
     """It gets them with all parts, in order; its texts appear at their versions."""
     asked: list[TellChoicesRequest] = []
 
@@ -91,7 +91,7 @@ def nonsense(request: TellChoicesRequest) -> TellChoicesResponse:
         (nonsense, ""),
     ],
 )
-def test_errors_are_notes(lab: BrokerLab, answer: Answer, note: str) -> None:
+def test_errors_of_a_strategy_become_notes(lab: BrokerLab, answer: Answer, note: str) -> None:
     """The versions are explained as before."""
     told = explained(lab, answer)
     assert [each.words for each in told.versions] == ["", ""]
@@ -101,7 +101,7 @@ def test_errors_are_notes(lab: BrokerLab, answer: Answer, note: str) -> None:
     assert any(note in each for each in told.notes)
 
 
-def test_a_strategy_that_is_not_allowed_is_not_asked(lab: BrokerLab) -> None:
+def test_a_disallowed_strategy_is_not_asked(lab: BrokerLab) -> None:
     """Asking it would load it. A test asked every rpc of a worker, and none asked `explain`."""
     lab.broker.settings = replace(lab.broker.settings, allowed_strategies=AllowedStrategies())
 
@@ -112,7 +112,7 @@ def test_a_strategy_that_is_not_allowed_is_not_asked(lab: BrokerLab) -> None:
     assert any("this broker does not allow it" in each for each in told.notes)
 
 
-def test_no_more_is_asked_than_may_be(lab: BrokerLab) -> None:
+def test_the_number_of_messages_in_a_question_is_bounded(lab: BrokerLab) -> None:
     """It gets the newest messages; some are too large together."""
     sizes: list[list[int]] = []
 
@@ -138,7 +138,7 @@ class Says:
 
 
 @given(st.text() | st.integers() | st.none() | st.binary())
-def test_words_are_one_short_line(answer: object) -> None:
+def test_explanations_are_one_short_line(answer: object) -> None:
     """Tests any answer, and text that can be sent."""
     words = words_of(Says(answer), 1, 2)
     assert words is None or len(words) <= WORDS_MAX
@@ -155,6 +155,6 @@ def test_words_are_one_short_line(answer: object) -> None:
         (b"bytes", "(its explain returned bytes, not a string)"),
     ],
 )
-def test_words_that_are_none(answer: object, words: str) -> None:
+def test_invalid_explanations_become_a_note(answer: object, words: str) -> None:
     """The only result is a note."""
     assert words_of(Says(answer), 1, 2) == words

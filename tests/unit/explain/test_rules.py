@@ -49,7 +49,7 @@ def both(entry_id: int, *, in_raw: bool = True) -> Found:
 
 
 @given(st.sets(st.tuples(*[st.integers(0, 5)] * 2)), st.sets(st.tuples(*[st.integers(0, 5)] * 2)))
-def test_versions_of_both_places_are_merged(
+def test_versions_of_both_ledgers_are_merged(
     in_raw: set[tuple[int, int]], in_compacted: set[tuple[int, int]]
 ) -> None:
     """Each version once, in order of id, with the places where it is."""
@@ -95,7 +95,7 @@ def told(explained: Explained) -> list[tuple[str, str]]:
 TWO_RUNS = line(run(3, 10), run(7, 20, previous=103))
 
 
-def test_each_version_is_told_by_the_rule_that_applied() -> None:
+def test_each_version_has_the_rule_that_applied() -> None:
     """Kept and then obscured, a tombstone, deleted, newest; above the horizon, the forecast."""
     history = [raw(4), raw(12), raw(13, 0), both(18), raw(25), raw(26, 0), raw(27)]
     assert told(explain(history, facts(20, TWO_RUNS))) == [
@@ -115,7 +115,7 @@ def test_each_version_is_told_by_the_rule_that_applied() -> None:
     ]
 
 
-def test_messages_without_a_key_never_obscure_each_other() -> None:
+def test_messages_without_a_key_never_supersede_each_other() -> None:
     """Only the policies of the runs that met them count, and the one in force for the next."""
     runs = line(run(3, 10, retains=True), run(7, 20, previous=103, retains=False))
     history = [raw(4), raw(12), raw(25)]
@@ -157,7 +157,7 @@ def test_retention_hides_before_it_drops() -> None:
         ([both(4), both(5)], "holds it and should not (superseded by 1:5)"),
     ],
 )
-def test_a_compacted_ledger_that_cannot_be_so_is_called_that(
+def test_an_impossible_compacted_ledger_is_reported_as_damage(
     history: list[Found], what: str
 ) -> None:
     """Damage is reported, not explained away."""
@@ -166,7 +166,7 @@ def test_a_compacted_ledger_that_cannot_be_so_is_called_that(
     assert found.what == f"INCONSISTENT: the compacted ledger {what}"
 
 
-def test_a_run_may_end_before_the_one_before_it() -> None:
+def test_a_run_may_end_before_its_predecessors_horizon() -> None:
     """As Pulsar's without new data: entries between are dropped and read again."""
     again = line(run(1, 10), run(2, 6, previous=101))
     history = [raw(3), raw(9, 0), raw(12)]
@@ -180,7 +180,7 @@ def test_a_run_may_end_before_the_one_before_it() -> None:
     assert again.messages_read is None
 
 
-def test_runs_that_are_forgotten_are_not_guessed() -> None:
+def test_deleted_run_records_are_not_guessed() -> None:
     """The oldest run that is known answers for all before it; failed runs answer for nothing."""
     known = line(run(7, 10, previous=55), run(8, 20, previous=107))
     assert known.first_over(Position(1, 5)) == RunSpan(1, 7)
@@ -195,7 +195,7 @@ def test_runs_that_are_forgotten_are_not_guessed() -> None:
     assert forgotten.first_over(Position(1, 9)) == RunSpan(1, 4)
 
 
-def test_a_run_that_did_not_record_its_policy_may_have_dropped_null_keys() -> None:
+def test_a_run_without_a_recorded_policy_may_have_dropped_null_keys() -> None:
     """Only certain facts exclude a reason."""
     runs = line(
         run(1, 10, retains=True),
@@ -210,13 +210,13 @@ def test_a_run_that_did_not_record_its_policy_may_have_dropped_null_keys() -> No
     assert retaining.null_keys_dropped_by(Position(1, 5)) is None
 
 
-def test_a_compaction_that_started_over_forgets_earlier_runs() -> None:
+def test_a_run_from_scratch_makes_earlier_runs_irrelevant() -> None:
     """A run without a compacted ledger read all raw data again, whatever earlier runs dropped."""
     fresh = line(run(1, 10), run(2, 20, previous=-1))
     assert fresh.first_over(Position(1, 5)) == RunSpan(2, 2)
 
 
-def test_of_many_versions_the_newest_are_told_and_the_others_counted() -> None:
+def test_the_newest_versions_are_listed_and_the_others_counted() -> None:
     """The limit holds, and each reported version still names its successor."""
     explained = explain((raw(number) for number in range(50)), Facts(), versions_max=3)
     assert explained.older == 47
@@ -226,7 +226,7 @@ def test_of_many_versions_the_newest_are_told_and_the_others_counted() -> None:
     )
 
 
-def test_one_copy_and_two_copies_are_told_apart() -> None:
+def test_one_copy_and_two_copies_are_distinguished() -> None:
     """Ids decide, batch index included."""
     both_ledgers = found_in(
         [version(1, batch_index=0), version(1, batch_index=2), version(3)],
@@ -240,7 +240,7 @@ def test_one_copy_and_two_copies_are_told_apart() -> None:
     ]
 
 
-def test_messages_that_are_gone_name_the_possible_runs() -> None:
+def test_missing_messages_name_the_possible_runs() -> None:
     """The rule that removed it is unknown, and not invented."""
     message_id = MessageId(ledger_id=1, entry_id=4, batch_index=-1, partition=-1)
     trimmed = explain_trimmed(message_id, facts(20, TWO_RUNS))
@@ -251,7 +251,7 @@ def test_messages_that_are_gone_name_the_possible_runs() -> None:
     assert never.what == "if it existed, it was trimmed before a run read it"
 
 
-def test_notes_say_what_the_account_rests_on() -> None:
+def test_notes_list_the_facts_used() -> None:
     """Horizon, trimmed ledgers, time of the next run."""
     compacted = facts(20, TWO_RUNS, floor=Position(1, 8))
     outlook = Outlook(last=Position(1, 27), has_news=True, decision=IDLE, raw_messages=6)

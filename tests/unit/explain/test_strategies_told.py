@@ -83,7 +83,7 @@ def facts(*runs: RunRecord, in_force: CompactionStrategy, **others: object) -> F
     return replace(made, **others)  # type: ignore[arg-type]
 
 
-def test_event_time_tells_times_ties_and_tombstones() -> None:
+def test_event_time_explains_times_ties_and_tombstones() -> None:
     """Alone the later one wins a tie, in a batch the earlier; an old tombstone does nothing."""
     versions = [
         raw(1, event_ms=5_000),
@@ -103,8 +103,8 @@ def test_event_time_tells_times_ties_and_tombstones() -> None:
     ]
 
 
-def test_event_time_brings_back_what_a_tombstone_had_forbidden() -> None:
-    """It leaves no time behind."""
+def test_event_time_restores_what_a_tombstone_had_removed() -> None:
+    """An accepted tombstone leaves no event time."""
     versions = [raw(1, event_ms=5_000), raw(2, 0, event_ms=6_000), raw(3, event_ms=1_000)]
     assert told_by("event-time", versions) == [
         "1:1 dropped: deleted by 1:2, whose event time 1970-01-01T00:00:06.000Z is later",
@@ -114,13 +114,13 @@ def test_event_time_brings_back_what_a_tombstone_had_forbidden() -> None:
     ]
 
 
-def test_an_event_time_that_no_calendar_has_is_told_as_a_number() -> None:
+def test_an_event_time_beyond_the_calendar_is_shown_as_a_number() -> None:
     """Clients may set any."""
     versions = [raw(1), raw(2, event_ms=1 << 62)]
     assert f"whose event time {1 << 62} ms is later" in told_by("event-time", versions)[0]
 
 
-def test_a_window_leaves_the_young_alone() -> None:
+def test_a_window_keeps_recent_messages() -> None:
     """By event time, or else by publish time; tombstones too; they supersede nothing."""
     old_ms, young_ms = NOW_MS - HOUR_MS, NOW_MS - HOUR_MS + 1
     versions = [
@@ -199,7 +199,7 @@ def test_keep_n_counts_since_the_last_tombstone() -> None:
         ),
     ],
 )
-def test_ready_made_strategies_are_asked_themselves(
+def test_ready_made_strategies_explain_themselves(
     name: str, settings: dict[str, str], expected: list[str]
 ) -> None:
     """Tests 5, 10, 7 and a tombstone."""
@@ -239,7 +239,7 @@ def test_messages_that_another_strategy_would_have_kept_are_named() -> None:
     assert third.next_rule == pb.COMPACTION_RULE_EARLIER_EVENT
 
 
-def test_runs_of_several_strategies_are_told_one_after_the_other() -> None:
+def test_runs_of_several_strategies_are_explained_one_after_another() -> None:
     """Each starts from the previous result."""
     numbers = CompactionStrategy(name="keep-n", settings={"n": "2"})
     history = [raw(1, event_ms=9_000), raw(2, event_ms=8_000), both(3, event_ms=8_500)]
@@ -265,7 +265,7 @@ def test_messages_kept_by_several_strategies_are_explained_by_the_last(is_whole:
     assert told.rule == pb.COMPACTION_RULE_LAST_N
 
 
-def test_without_a_key_too_the_run_told_had_the_strategy_told() -> None:
+def test_a_message_without_a_key_is_explained_by_its_runs_strategy() -> None:
     """Both keep it by the policy."""
     numbers = CompactionStrategy(name="keep-n", settings={"n": "2"})
     runs = run(1, 5, EVENT_TIME, retains=True), run(2, 5, numbers, retains=True)
@@ -274,7 +274,7 @@ def test_without_a_key_too_the_run_told_had_the_strategy_told() -> None:
     assert told.what == "null key, retain_null_key=true, kept by run 2 under keep-n (n=2)"
 
 
-def test_where_one_of_several_dropped_it_no_reason_of_one_is_told() -> None:
+def test_no_reason_is_given_if_one_of_several_strategies_dropped_it() -> None:
     """Trimmed entries may have made run 1 keep it, and then run 2 dropped it."""
     publishing = CompactionStrategy(name="publishing-order")
     runs = run(1, 5, EVENT_TIME), run(2, 5, publishing)
@@ -288,7 +288,7 @@ def test_where_one_of_several_dropped_it_no_reason_of_one_is_told() -> None:
     assert (told.rule, told.HasField("by")) == (pb.COMPACTION_RULE_UNSPECIFIED, False)
 
 
-def test_without_a_key_a_reason_of_all_is_told() -> None:
+def test_a_message_without_a_key_has_the_reason_common_to_all_runs() -> None:
     """Run 2's horizon lies before run 1's, so a later one may have met it once more."""
     runs = run(1, 5, CompactionStrategy(name="publishing-order")), run(2, 3, EVENT_TIME)
     (told,) = explain([raw(4)], facts(*runs, in_force=EVENT_TIME, has_key=False)).versions
@@ -299,7 +299,7 @@ def test_without_a_key_a_reason_of_all_is_told() -> None:
     assert (told.strategy, told.rule) == ("", pb.COMPACTION_RULE_NULL_KEY)
 
 
-def test_without_a_key_several_reasons_are_none() -> None:
+def test_a_message_without_a_key_has_no_reason_if_runs_differ() -> None:
     """The policy or a strategy that keeps none dropped it: unknown which."""
     runs = run(1, 5, EVENT_TIME), run(2, 3, CompactionStrategy(name="numeric"))
     (told,) = explain([raw(4)], facts(*runs, in_force=EVENT_TIME, has_key=False)).versions
@@ -318,7 +318,7 @@ def test_young_latest_messages_are_explained_by_the_run_that_met_them() -> None:
     assert (told.kept_by.first, told.rule) == (2, pb.COMPACTION_RULE_LATEST_EVENT)
 
 
-def test_trimmed_messages_may_have_taken_part() -> None:
+def test_trimmed_messages_may_have_influenced_a_run() -> None:
     """Then the compacted ledger is believed, and nothing is called damage."""
     runs = run(1, 3, EVENT_TIME), run(2, 6, EVENT_TIME)
     history = [raw(2, event_ms=5_000), raw(5, event_ms=6_000), raw(8, event_ms=1_000)]
@@ -331,7 +331,7 @@ def test_trimmed_messages_may_have_taken_part() -> None:
     ]
 
 
-def test_message_by_message_no_null_key_is_kept() -> None:
+def test_message_strategies_keep_no_null_key() -> None:
     """Tests any policy."""
     numeric = CompactionStrategy(name="numeric")
     given = facts(

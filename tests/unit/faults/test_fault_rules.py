@@ -52,7 +52,7 @@ BUSY: dict[str, Any] = {
     every=st.integers(0, 9),
     limit=st.integers(0, 5),
 )
-def test_a_rule_hits_at_each_period_until_its_limit(
+def test_a_rule_applies_once_per_period_until_its_limit(
     messages: list[int], every: int, limit: int
 ) -> None:
     """An entry is hit if a multiple of the period is among its messages, but for two in a row."""
@@ -85,9 +85,7 @@ def test_a_rule_hits_at_each_period_until_its_limit(
         ({"consumer": "s"}, False),
     ],
 )
-def test_a_rule_applies_to_whatever_all_its_names_mean(
-    scope: dict[str, Any], applies: bool
-) -> None:
+def test_a_rule_applies_to_everything_its_names_match(scope: dict[str, Any], applies: bool) -> None:
     assert Rule(Fault(**scope)).applies_to(SUBJECT) is applies
 
 
@@ -124,14 +122,14 @@ def test_a_topic_includes_its_partitions() -> None:
         ({"kind": FAULT_KIND_LOSE_RECEIPT, "operation": FAULT_OPERATION_READ}, "publish"),
     ],
 )
-def test_what_makes_no_sense_is_refused(wrong: dict[str, Any], why: str) -> None:
+def test_an_invalid_rule_is_refused(wrong: dict[str, Any], why: str) -> None:
     faults = Faults()
     with pytest.raises(InvalidRequest, match=why):
         faults.add(Fault(**wrong))
     assert faults.listed() == []
 
 
-def test_rules_are_bounded_and_their_ids_are_never_used_twice() -> None:
+def test_rules_are_bounded_and_their_ids_are_not_reused() -> None:
     faults = Faults()
     added = [faults.add(Fault(**BUSY, id=7, hits=7)) for _ in range(RULES_MAX)]
     assert [each.id for each in added] == list(range(1, RULES_MAX + 1))
@@ -146,7 +144,7 @@ def test_rules_are_bounded_and_their_ids_are_never_used_twice() -> None:
     assert faults.add(Fault(**BUSY)).id == RULES_MAX + 2
 
 
-def test_every_error_can_be_built_for_its_operations() -> None:
+def test_every_error_can_be_raised_for_its_operations() -> None:
     for operation in FaultOperation.values():
         for name in names_for(operation):
             error = error_of(name, 3, SUBJECT)
@@ -154,7 +152,7 @@ def test_every_error_can_be_built_for_its_operations() -> None:
             assert TOPIC in str(error)
 
 
-def test_all_rules_count_what_they_see_and_an_error_comes_first() -> None:
+def test_all_rules_count_their_operations_and_errors_have_priority() -> None:
     faults = Faults()
     faults.add(Fault(kind=FAULT_KIND_DISCONNECT, operation=FAULT_OPERATION_PUBLISH))
     faults.add(Fault(kind=FAULT_KIND_LOSE_RECEIPT))
@@ -171,7 +169,7 @@ def test_all_rules_count_what_they_see_and_an_error_comes_first() -> None:
     assert faults.effect(FAULT_OPERATION_READ, SUBJECT) is None
 
 
-def test_a_compaction_fails_in_the_phase_of_the_first_rule_that_hits() -> None:
+def test_a_compaction_fails_in_the_phase_of_the_first_matching_rule() -> None:
     faults = Faults()
     phase = COMPACTION_PHASE_TWO
     faults.add(Fault(kind=FAULT_KIND_FAIL_COMPACTION, phase=phase, topic=TOPIC, every=2))
@@ -180,7 +178,7 @@ def test_a_compaction_fails_in_the_phase_of_the_first_rule_that_hits() -> None:
     assert faults.failing_phase(f"{TOPIC}2") == COMPACTION_PHASE_UNSPECIFIED
 
 
-def test_words_of_a_rule() -> None:
+def test_rules_as_text() -> None:
     assert fault_words(Faults().add(Fault(**BUSY))) == ("fail", "publish", "")
     full = Faults().add(Fault(kind=FAULT_KIND_DISK_FULL))
     assert fault_words(full) == ("disk-full", "", "")
@@ -195,7 +193,7 @@ def delay(delay_ms: int) -> Fault:
     )
 
 
-def test_an_operation_waits_as_long_as_its_rule_says() -> None:
+def test_a_rule_delays_an_operation() -> None:
     async def scenario() -> None:
         faults, loop = Faults(), asyncio.get_running_loop()
         faults.add(delay(30))
@@ -207,7 +205,7 @@ def test_an_operation_waits_as_long_as_its_rule_says() -> None:
     asyncio.run(scenario())
 
 
-def test_who_waits_goes_on_when_the_rule_is_removed() -> None:
+def test_removing_a_rule_ends_its_delays() -> None:
     """Not when another one is; and the longest of several counts."""
 
     async def scenario() -> None:

@@ -17,7 +17,7 @@ from ledgerfold.v1.admin_pb2 import FAULT_KIND_DISK_FULL, Fault
 FULL = Fault(kind=FAULT_KIND_DISK_FULL)
 
 
-def test_what_needs_room_fails_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_a_full_disk_fails_only_operations_that_need_space(tmp_path: Path) -> None:
     faults = Faults()
     files = FaultyFiles(faults)
     write_file(tmp_path / "a", [b"before"], files)
@@ -47,7 +47,7 @@ def test_what_needs_room_fails_and_the_rest_goes_on(tmp_path: Path) -> None:
     write_file(tmp_path / "e", [b"after"], files)
 
 
-def test_metadata_that_cannot_be_written_stay_as_they_are(tmp_path: Path) -> None:
+def test_failed_metadata_writes_change_nothing(tmp_path: Path) -> None:
     faults, pairs = Faults(), MemoryKeyValue()
     faulty = FaultyKeyValue(faults, pairs, tmp_path)
     faulty.write({b"a": b"1"}, ())
@@ -61,7 +61,7 @@ def test_metadata_that_cannot_be_written_stay_as_they_are(tmp_path: Path) -> Non
     assert faulty.scan(b"") == []
 
 
-def test_a_deletion_may_use_the_reserve_again_and_again(tmp_path: Path) -> None:
+def test_deletions_may_use_the_reserve_repeatedly(tmp_path: Path) -> None:
     faults = Faults()
     files = FaultyFiles(faults)
     reserve = Reserve(tmp_path / "reserve", files)

@@ -42,7 +42,7 @@ def test_a_tenant_is_made_and_deleted(lab: HttpLab) -> None:
     assert lab.status("GET", "/tenants/acme") == 404
 
 
-def test_what_was_made_survives_a_crash(lab: HttpLab) -> None:
+def test_created_tenants_and_namespaces_survive_a_crash(lab: HttpLab) -> None:
     lab.done("PUT", "/tenants/acme", INFO)
     lab.done("PUT", "/namespaces/acme/ns")
     store = lab.on_loop(lambda: lab.broker.metadata)
@@ -80,7 +80,7 @@ def test_what_was_made_survives_a_crash(lab: HttpLab) -> None:
         ("GET", "/namespaces/public/nope/topics", None, 404, "Namespace does not exist"),
     ],
 )
-def test_refusals_are_pulsars(
+def test_refusals_equal_pulsars(
     lab: HttpLab, method: str, path: str, body: object, status: int, reason: str
 ) -> None:
     answer = lab.ask(method, path, body)
@@ -104,7 +104,7 @@ def test_a_namespace_is_made_and_deleted(lab: HttpLab) -> None:
     assert lab.status("DELETE", "/namespaces/public/default") == 405
 
 
-def test_a_namespace_that_a_client_used_exists(lab: HttpLab) -> None:
+def test_a_namespace_exists_when_a_client_used_it(lab: HttpLab) -> None:
     """So does its tenant, without a request to create them."""
     lab.run(lab.broker.create_topic("persistent://shop/eu/t"))
     assert lab.get("/tenants") == ["public", "shop"]
@@ -112,7 +112,7 @@ def test_a_namespace_that_a_client_used_exists(lab: HttpLab) -> None:
     assert lab.status("DELETE", "/tenants/shop") == 409
 
 
-def test_a_namespace_is_made_by_pulsars_own_tool(lab: HttpLab) -> None:
+def test_pulsars_own_tool_creates_a_namespace(lab: HttpLab) -> None:
     """The tool sends all policies, with its values for "not set"."""
     policies = {
         "auth_policies": {
@@ -136,7 +136,7 @@ def test_a_namespace_is_made_by_pulsars_own_tool(lab: HttpLab) -> None:
     assert lab.get("/namespaces/public") == ["public/default", "public/ns"]
 
 
-def test_policies_of_a_new_namespace_are_not_swallowed(lab: HttpLab) -> None:
+def test_policies_of_a_new_namespace_are_applied(lab: HttpLab) -> None:
     answer = lab.ask("PUT", "/namespaces/public/ns", {"compaction_threshold": 100})
     assert answer.status == 501
     assert lab.get("/namespaces/public") == ["public/default"]

@@ -40,7 +40,7 @@ def filled(lab: HttpLab) -> HttpLab:
     return lab
 
 
-def test_every_route_answers_whatever_it_is_asked(filled: HttpLab) -> None:
+def test_every_route_answers_any_request(filled: HttpLab) -> None:
     failed = list[str]()
     routes = filled.on_loop(lambda: all_routes(filled.broker, "h:1", None))
     for method, template, _ in routes:

@@ -67,14 +67,14 @@ def test_each_role_at_each_route(guarded: GuardedHttp) -> None:
 
 
 @pytest.mark.parametrize("header", ["Bearer", "Bearer x.y.z", "Basic YTpi", "bearer  ", "é"])
-def test_what_is_no_token(guarded: GuardedHttp, header: str) -> None:
+def test_invalid_tokens_are_refused(guarded: GuardedHttp, header: str) -> None:
     answer = guarded.lab.ask("GET", "/tenants", headers={"Authorization": header})
     assert answer.status == 401
     assert answer.headers["WWW-Authenticate"] == "Bearer"
     assert "token" in answer.reason
 
 
-def test_a_topic_cannot_be_named_around_the_guard(guarded: GuardedHttp) -> None:
+def test_no_path_bypasses_the_permission_of_a_topic(guarded: GuardedHttp) -> None:
     for path in (
         "/persistent/public/default/orders%2F..%2Fother/stats",
         "/persistent/public/default/other/stats",

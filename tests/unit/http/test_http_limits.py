@@ -37,7 +37,7 @@ def connect(lab: HttpLab) -> socket.socket:
         (b"\x1f\x8b\x08\x00", {"Content-Encoding": "gzip"}, 400, "not valid JSON"),
     ],
 )
-def test_bad_bodies_are_refused(
+def test_invalid_bodies_are_refused(
     lab: HttpLab, raw: bytes, headers: dict[str, str], status: int, reason: str
 ) -> None:
     answer = lab.ask("PUT", TENANT, raw=raw, headers={"Content-Type": "application/json"} | headers)
@@ -71,12 +71,12 @@ def test_a_body_of_unknown_length_is_bounded(lab: HttpLab) -> None:
         ("/persistent/public/default/t/nothing", 501),
     ],
 )
-def test_odd_paths(lab: HttpLab, path: str, status: int) -> None:
+def test_unusual_paths(lab: HttpLab, path: str, status: int) -> None:
     answer = lab.ask("PUT", path)
     assert answer.status == status, answer
 
 
-def test_a_path_beyond_all_measure(lab: HttpLab) -> None:
+def test_a_too_long_path_is_refused(lab: HttpLab) -> None:
     assert lab.status("PUT", f"{T}{'x' * 40_000}") == 400
     assert lab.get("/brokers/health") == b"ok"
 
@@ -94,7 +94,7 @@ def test_unknown_verbs_are_refused_with_a_sentence(lab: HttpLab) -> None:
     )
 
 
-def test_what_is_not_the_api_is_not_found(lab: HttpLab) -> None:
+def test_paths_outside_of_the_api_are_not_found(lab: HttpLab) -> None:
     assert lab.ask("GET", "/../../status.html").status in (404, 501)
     assert lab.status("GET", "/lookup/v1/x") == 404
 
@@ -128,7 +128,7 @@ def test_a_silent_connection_is_closed() -> None:
 
 
 @pytest.mark.parametrize("path", [NEW, T, f"{T}/subscription/s"])
-def test_requests_at_once(lab: HttpLab, path: str) -> None:
+def test_concurrent_requests(lab: HttpLab, path: str) -> None:
     """Each gets its answer; a resource is created once."""
     statuses = list[int]()
     threads = [
@@ -141,7 +141,7 @@ def test_requests_at_once(lab: HttpLab, path: str) -> None:
     assert sorted(statuses) == [204, *[409] * 7]
 
 
-def test_json_has_no_spaces_as_pulsars(lab: HttpLab) -> None:
+def test_json_is_compact_as_pulsars(lab: HttpLab) -> None:
     """Shell scripts compare it as text."""
     lab.done("PUT", T)
     for path, expected in (
@@ -157,7 +157,7 @@ def test_json_has_no_spaces_as_pulsars(lab: HttpLab) -> None:
         assert found.partition(b"\r\n\r\n")[2] == expected
 
 
-def test_a_body_that_does_not_come(lab: HttpLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_body_is_timed_out(lab: HttpLab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "BODY_S", 0.1)
     with connect(lab) as connection:
         head = f"PUT /admin/v2{TENANT} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
@@ -165,7 +165,9 @@ def test_a_body_that_does_not_come(lab: HttpLab, monkeypatch: pytest.MonkeyPatch
         assert connection.recv(4096).startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_change_that_takes_long_goes_on(lab: HttpLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_change_continues_after_its_response(
+    lab: HttpLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The client gets an answer that says so, and may ask later."""
     monkeypatch.setattr(server, "REQUEST_S", 0.1)
     turn = lab.on_loop(lambda: lab.broker.policies.turn)
@@ -177,7 +179,7 @@ def test_a_change_that_takes_long_goes_on(lab: HttpLab, monkeypatch: pytest.Monk
     wait_until(lambda: "public/new" in lab.get("/namespaces/public"), "the namespace")
 
 
-def test_a_defect_is_told_without_its_details(
+def test_a_defect_is_reported_without_details(
     lab: HttpLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are in the log."""

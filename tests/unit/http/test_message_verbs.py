@@ -45,7 +45,7 @@ def publish_entry(lab: HttpLab, data: bytes, *, by_pulsar: bool = False) -> None
     lab.run(publish())
 
 
-def test_a_message_is_peeked_with_all_that_it_has(lab: HttpLab) -> None:
+def test_a_peeked_message_has_all_its_fields(lab: HttpLab) -> None:
     lab.done("PUT", S)
     properties = {"a": "b", "c d": "ü"}
     publish_one(lab, b"v1", b"k1", properties=properties, event_time_ms=77, ordering_key=b"ok")
@@ -103,7 +103,7 @@ def test_a_batch_has_pulsars_format(lab: HttpLab) -> None:
 
 
 @pytest.mark.parametrize("keys", [[], [b"key"]])
-def test_a_batch_of_pulsars_client_is_as_it_was_sent(lab: HttpLab, keys: list[bytes]) -> None:
+def test_a_batch_of_pulsars_client_is_returned_unchanged(lab: HttpLab, keys: list[bytes]) -> None:
     """Without its compression, unless it is encrypted."""
     lab.done("PUT", S)
     payload = packed([message(b"one", "k"), message(b"two", "l")])
@@ -141,13 +141,13 @@ def test_entries_are_found_by_place_and_by_id(lab: HttpLab) -> None:
     assert lab.status("GET", f"{T}/subscription/nope/position/1") == 404
 
 
-def test_what_is_acknowledged_is_not_in_the_backlog(lab: HttpLab) -> None:
+def test_acknowledged_messages_are_not_in_the_backlog(lab: HttpLab) -> None:
     lab.done("PUT", S)
     lab.publish(*(([Message(b"k", bytes([65 + at]))], False) for at in range(3)))
     lab.done("POST", f"{S}/skip/1")
     assert lab.ask("GET", f"{S}/position/1").body == b"B"
 
 
-def test_a_partitioned_topic_has_no_single_messages(lab: HttpLab) -> None:
+def test_a_partitioned_topic_has_no_messages_by_id(lab: HttpLab) -> None:
     lab.done("PUT", "/persistent/public/default/p/partitions", 2)
     assert lab.status("GET", "/persistent/public/default/p/subscription/s/position/1") == 405

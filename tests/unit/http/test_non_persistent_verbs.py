@@ -22,7 +22,7 @@ def subscribe(lab: HttpLab, name: str = "s") -> None:
     lab.run(attach())
 
 
-def test_lists_have_those_that_are_in_use(lab: HttpLab) -> None:
+def test_lists_contain_the_topics_in_use(lab: HttpLab) -> None:
     assert lab.get(ALL) == lab.get(f"{ALL}/partitioned") == []
     lab.done("PUT", T)
     again = lab.ask("PUT", T)
@@ -86,7 +86,7 @@ def test_stats(lab: HttpLab) -> None:
         ("GET", "partitioned-stats", None, 404, "not found"),
     ],
 )
-def test_what_needs_stored_messages_is_refused(
+def test_requests_about_stored_messages_are_refused(
     lab: HttpLab, method: str, path: str, body: object, status: int, reason: str
 ) -> None:
     subscribe(lab)
@@ -95,7 +95,7 @@ def test_what_needs_stored_messages_is_refused(
     assert reason in answer.reason
 
 
-def test_an_unload_of_the_namespace_ends_them(lab: HttpLab) -> None:
+def test_an_unload_of_the_namespace_ends_its_topics(lab: HttpLab) -> None:
     lab.done("PUT", T)
     lab.done("PUT", "/namespaces/public/default/unload")
     assert lab.get(ALL) == []

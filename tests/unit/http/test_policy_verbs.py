@@ -36,7 +36,7 @@ def test_a_policy_is_set_shown_and_removed(
     assert lab.get(f"{at}/{path}") is None
 
 
-def test_a_topics_value_is_above_its_namespaces(lab: HttpLab) -> None:
+def test_a_topics_value_overrides_its_namespaces(lab: HttpLab) -> None:
     lab.done("PUT", T)
     lab.done("PUT", f"{N}/compactionThreshold", 1000)
     assert lab.get(f"{T}/compactionThreshold") is None
@@ -65,14 +65,14 @@ def test_an_absent_value_removes_the_policy(lab: HttpLab) -> None:
     assert lab.get(f"{T}/messageTTL") is None
 
 
-def test_no_limit_is_no_limit(lab: HttpLab) -> None:
+def test_retention_of_minus_one_is_unlimited(lab: HttpLab) -> None:
     unlimited = dict.fromkeys(RETENTION, -1)
     lab.done("POST", f"{N}/retention", unlimited)
     assert lab.get(f"{N}/retention") == unlimited
     lab.done("POST", f"{N}/retention", dict.fromkeys(RETENTION, 0))
 
 
-def test_a_part_of_a_unit_is_not_nothing(lab: HttpLab) -> None:
+def test_a_fraction_of_a_unit_is_rounded_up(lab: HttpLab) -> None:
     """Values that gRPC set in ms and bytes are rounded up: 0 means that nothing is kept."""
     limits = Policies(retention_ms=1, retention_bytes=1)
     lab.run(lab.broker.policies.update_namespace("public/default", limits, ()))
@@ -96,7 +96,7 @@ def test_deduplication_is_a_policy(lab: HttpLab) -> None:
     assert lab.get(f"{N}/bundles")["numBundles"] == 1
 
 
-def test_backlog_quotas_of_both_levels(lab: HttpLab) -> None:
+def test_backlog_quotas_of_topics_and_namespaces(lab: HttpLab) -> None:
     lab.done("PUT", f"{T}")
     size = {"limitSize": 2_000_000, "limitTime": -1, "policy": "producer_exception"}
     age = {"limitSize": -1, "limitTime": 60, "policy": "consumer_backlog_eviction"}
@@ -120,7 +120,7 @@ def test_backlog_quotas_of_both_levels(lab: HttpLab) -> None:
     assert (too_much.status, "exceeds the retention" in str(too_much.reason)) == (412, True)
 
 
-def test_delayed_delivery_of_both_levels(lab: HttpLab) -> None:
+def test_delayed_delivery_of_topics_and_namespaces(lab: HttpLab) -> None:
     lab.done("PUT", f"{T}")
     off = {"active": False, "tickTime": 1000, "maxDeliveryDelayInMillis": 0}
     assert lab.get(f"{T}/delayedDelivery?applied=true") is None
@@ -163,7 +163,7 @@ def test_delayed_delivery_of_both_levels(lab: HttpLab) -> None:
         ("POST", f"{T}/maxProducers", 3, 501, "is not emulated"),
     ],
 )
-def test_refusals(
+def test_invalid_policies_are_refused(
     lab: HttpLab, method: str, path: str, body: object, status: int, reason: str
 ) -> None:
     lab.done("PUT", f"{P}/partitions", 1)

@@ -28,7 +28,7 @@ PAIR: dict[str, Any] = {
 }
 
 
-def test_versions(lab: HttpLab) -> None:
+def test_schema_versions(lab: HttpLab) -> None:
     assert lab.ask("GET", f"{AT}/schema").reason == "Schema not found"
     assert lab.status("GET", f"{AT}/schema/0") == 404
     assert lab.get(f"{AT}/schemas") == {"getSchemaResponses": []}
@@ -55,7 +55,7 @@ def test_versions(lab: HttpLab) -> None:
 
 
 @pytest.mark.parametrize("verb", ["schema", "compatibility", "version"])
-def test_texts_that_are_not_unicode(lab: HttpLab, verb: str) -> None:
+def test_texts_that_are_not_unicode_are_refused(lab: HttpLab, verb: str) -> None:
     """The body is JSON, but its texts are invalid."""
     surrogate = json.dumps({"p": "\ud800"})
     of_half = {**PAIR, "properties": {**PAIR["properties"], "key.schema.properties": surrogate}}
@@ -66,7 +66,7 @@ def test_texts_that_are_not_unicode(lab: HttpLab, verb: str) -> None:
         assert "not Unicode" in answer.reason
 
 
-def test_deletions(lab: HttpLab) -> None:
+def test_schema_deletions(lab: HttpLab) -> None:
     lab.ask("POST", f"{AT}/schema", TEXT)
     assert lab.ask("DELETE", f"{AT}/schema").body == {"version": 1}
     assert lab.ask("DELETE", f"{AT}/schema").body == {"version": 2}
@@ -77,7 +77,7 @@ def test_deletions(lab: HttpLab) -> None:
     assert lab.get(f"{AT}/schema")["data"] == PAIR["schema"]
 
 
-def test_compatibility(lab: HttpLab) -> None:
+def test_compatibility_checks(lab: HttpLab) -> None:
     lab.ask("POST", f"{AT}/schema", avro("x"))
     answer = lab.ask("POST", f"{AT}/compatibility", avro())
     assert (answer.status, answer.body) == (
@@ -115,11 +115,11 @@ def test_refused_uploads(lab: HttpLab, body: Any, status: int, reason: str) -> N
     assert lab.get(f"{AT}/schema")["version"] == 0
 
 
-def test_a_version_that_is_no_number(lab: HttpLab) -> None:
+def test_a_version_that_is_not_a_number_is_refused(lab: HttpLab) -> None:
     assert lab.status("GET", f"{AT}/schema/x") == 400
 
 
-def test_policies_of_a_namespace(lab: HttpLab) -> None:
+def test_schema_policies_of_a_namespace(lab: HttpLab) -> None:
     assert lab.get(f"{N}/schemaCompatibilityStrategy") == "UNDEFINED"
     assert lab.get(f"{N}/schemaValidationEnforced") is False
     assert lab.get(f"{N}/isAllowAutoUpdateSchema") is True
@@ -142,7 +142,7 @@ def test_policies_of_a_namespace(lab: HttpLab) -> None:
     assert lab.status("PUT", "/namespaces/public/other", new) == 501
 
 
-def test_policies_of_a_topic(lab: HttpLab) -> None:
+def test_schema_policies_of_a_topic(lab: HttpLab) -> None:
     assert lab.status("GET", f"{T}/schemaCompatibilityStrategy") == 404
     lab.done("PUT", T)
     assert lab.get(f"{T}/schemaCompatibilityStrategy") is None

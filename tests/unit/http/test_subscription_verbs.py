@@ -42,7 +42,7 @@ def test_subscriptions_are_made_listed_and_deleted(lab: HttpLab) -> None:
     assert lab.get(f"{T}/subscriptions") == ["s", "__compaction"]
 
 
-def test_where_a_subscription_begins(lab: HttpLab) -> None:
+def test_the_start_position_of_a_subscription(lab: HttpLab) -> None:
     ids = publish(lab, 4)
     starts = {"none": None, "latest": LATEST, "word": "earliest", "two": ids[2]}
     for name, start in starts.items():
@@ -88,7 +88,7 @@ def test_messages_expire(lab: HttpLab) -> None:
     assert lab.status("POST", f"{S}/expireMessages/30") == 409
 
 
-def test_a_consumer_keeps_its_subscription(lab: HttpLab) -> None:
+def test_a_connected_consumer_prevents_the_deletion(lab: HttpLab) -> None:
     lab.done("PUT", S)
     topic = lab.run(lab.broker.topic(TOPIC))
     lab.on_loop(lambda: topic.subscriptions["s"].attach(SHARED))
@@ -126,7 +126,7 @@ def test_a_consumer_keeps_its_subscription(lab: HttpLab) -> None:
         ("POST", f"{P}/subscription/s/resetcursor/0", None, 204, ""),
     ],
 )
-def test_refusals(
+def test_invalid_requests_are_refused(
     lab: HttpLab, method: str, path: str, body: object, status: int, reason: str
 ) -> None:
     lab.done("PUT", S)

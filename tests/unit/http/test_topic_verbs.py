@@ -37,7 +37,7 @@ def test_a_topic_is_made_listed_and_deleted(lab: HttpLab) -> None:
     assert (missing.status, missing.reason) == (404, f"Topic {TOPIC} not found")
 
 
-def test_a_connected_client_keeps_its_topic(lab: HttpLab) -> None:
+def test_a_connected_client_prevents_the_deletion(lab: HttpLab) -> None:
     lab.done("PUT", T)
     topic = lab.run(lab.broker.topic(TOPIC))
     producer = lab.run(topic.attach_producer("p"))
@@ -125,7 +125,7 @@ def test_partitions_are_made_grown_and_deleted(lab: HttpLab) -> None:
         ("GET", f"{T}/messageid/x", None, 400, "must be a whole number"),
     ],
 )
-def test_refusals_are_pulsars(
+def test_refusals_equal_pulsars(
     lab: HttpLab, method: str, path: str, body: object, status: int, reason: str
 ) -> None:
     lab.done("PUT", T)
@@ -135,7 +135,7 @@ def test_refusals_are_pulsars(
     assert reason in answer.reason
 
 
-def test_a_topic_that_may_be_created_by_its_use_has_no_partitions(lab: HttpLab) -> None:
+def test_a_topic_created_by_use_has_no_partitions(lab: HttpLab) -> None:
     path = f"{ALL}/new/partitions?checkAllowAutoCreation=true"
     assert lab.get(path) == {"partitions": 0, "deleted": False}
     assert lab.get(ALL) == []
@@ -170,7 +170,7 @@ def test_a_topic_is_trimmed_truncated_unloaded_and_terminated(lab: HttpLab) -> N
     assert lab.get(f"{T}/internalStats")["state"] == "Terminated"
 
 
-def test_a_compaction_runs_and_its_status_is_told(lab: HttpLab) -> None:
+def test_a_compaction_is_triggered_and_its_status_returned(lab: HttpLab) -> None:
     lab.done("PUT", T)
     assert lab.get(f"{T}/compaction") == {"status": "NOT_RUN", "lastError": ""}
     publish(lab, b"a", b"b", b"a")
@@ -188,7 +188,7 @@ def test_a_compaction_runs_and_its_status_is_told(lab: HttpLab) -> None:
     assert lab.get(f"{T}/internalStats")["compactedLedger"]["entries"] == 2
 
 
-def test_a_failed_compaction_says_why(lab: HttpLab) -> None:
+def test_a_failed_compaction_returns_the_reason(lab: HttpLab) -> None:
     lab.done("PUT", T)
     publish(lab, b"a")
     lab.lab.compactor.failure = RuntimeError("no luck")

@@ -64,7 +64,7 @@ def test_t02_high_watermark_bounds_the_range() -> None:
     assert (found.first_dirty_offset, found.first_uncleanable_offset) == (0, 50)
 
 
-def test_an_upper_end_inside_a_segment_leaves_all_of_it_out() -> None:
+def test_a_segment_that_contains_the_upper_bound_is_excluded() -> None:
     found = planned(EIGHT, stable=55)
     assert (found.first_uncleanable_offset, found.bound, found.cleanable_bytes) == (55, 50, 500)
     assert found.limit is Limit.LAST_STABLE_OFFSET
@@ -88,7 +88,7 @@ def test_exactly_the_minimum_lag_is_old_enough(age_ms: int, expected: int) -> No
     assert found.first_uncleanable_offset == expected
 
 
-def test_one_young_segment_holds_back_all_behind_it() -> None:
+def test_one_recent_segment_excludes_all_later_ones() -> None:
     log = [*EIGHT]
     log[3] = replace(log[3], max_timestamp_ms=T0_MS + 5)
     found = planned(log, min_compaction_lag_ms="5", now_ms=T0_MS + 5)
@@ -141,7 +141,7 @@ def test_t14_byte_accounting() -> None:
     assert (everything.clean_bytes, everything.cleanable_bytes) == (200, 0)
 
 
-def test_a_segment_that_is_half_clean_is_in_both_sums() -> None:
+def test_a_partly_clean_segment_counts_in_both_sums() -> None:
     found = planned(segments(0, 10, end=11), 5)
     assert (found.clean_bytes, found.cleanable_bytes, found.ratio) == (100, 100, 0.5)
 
@@ -191,7 +191,7 @@ def test_t19_maximum_lag() -> None:
     assert (choice.log, choice.verdicts["t-0"], choice.max_delay_ms) == ("t-0", Verdict.OVERDUE, 1)
 
 
-def test_overdue_without_anything_to_clean() -> None:
+def test_a_log_may_be_overdue_with_nothing_to_clean() -> None:
     log = segments(0, 10, 20, end=25)
     found = planned(log, 0, stable=0, now_ms=T0_MS + 9, max_compaction_lag_ms="1")
     assert found.is_overdue
@@ -200,14 +200,14 @@ def test_overdue_without_anything_to_clean() -> None:
     assert Candidate(half, 0.5).verdict is Verdict.NOTHING_CLEANABLE
 
 
-def test_overdue_is_no_preference() -> None:
+def test_overdue_logs_have_no_priority() -> None:
     overdue = Plan(0, 9, 9, 90, 10, 7, False, Limit.ACTIVE_SEGMENT)
     dirty = Plan(0, 9, 9, 10, 90, 0, False, Limit.ACTIVE_SEGMENT)
     both = {"a-0": Candidate(overdue, 0.5), "b-0": Candidate(dirty, 0.5)}
     assert choose(both).log == "b-0"
 
 
-def test_dates_that_are_not_known_are_left_out() -> None:
+def test_unknown_dates_are_omitted() -> None:
     log = [
         replace(each, first_batch_timestamp_ms=time)
         for each, time in zip(EIGHT, [-1, 0] * 4, strict=True)
@@ -221,7 +221,7 @@ def test_dates_that_are_not_known_are_left_out() -> None:
     st.integers(0, 40),
     st.lists(st.integers(0, 9), min_size=8, max_size=8),
 )
-def test_a_plan_is_whole(checkpoint: int, stable: int, start: int, ages: list[int]) -> None:
+def test_a_plan_is_a_valid_range(checkpoint: int, stable: int, start: int, ages: list[int]) -> None:
     """A range inside the log, that begins below its end or is empty, and never the active one's."""
     log = [
         replace(each, max_timestamp_ms=T0_MS - age) for each, age in zip(EIGHT, ages, strict=True)
@@ -267,14 +267,14 @@ def test_t92_policies_and_deletion(policy: str, stay: int) -> None:
     assert found.log_start == (0 if stay == 3 else 15)
 
 
-def test_age_is_strict() -> None:
+def test_the_age_must_exceed_the_limit() -> None:
     log = segments(0, 5, 10, end=15)
     assert gone(log, "delete", retention_ms="10", now_ms=T0_MS + 10).count == 0
     assert gone(log, "delete", retention_ms="10", now_ms=T0_MS + 11).count == 3
     assert gone(log, "delete", retention_ms="-1", now_ms=T0_MS * 2).count == 0
 
 
-def test_a_younger_segment_keeps_those_behind_it() -> None:
+def test_a_recent_segment_keeps_all_later_ones() -> None:
     log = segments(0, 5, 10, end=15)
     log[1] = replace(log[1], max_timestamp_ms=T0_MS + 5)
     found = gone(log, "delete", retention_ms="1", now_ms=T0_MS + 5)
@@ -284,30 +284,30 @@ def test_a_younger_segment_keeps_those_behind_it() -> None:
 @pytest.mark.parametrize(
     ("limit", "count"), [("-7", 0), ("300", 0), ("201", 0), ("200", 1), ("100", 2), ("0", 3)]
 )
-def test_size(limit: str, count: int) -> None:
+def test_retention_by_size(limit: str, count: int) -> None:
     found = gone(segments(0, 5, 10, end=15), "delete", retention_bytes=limit)
     assert found.reasons == (Reason.SIZE,) * count
 
 
-def test_the_high_watermark_holds_segments() -> None:
+def test_no_segment_above_the_high_watermark_is_deleted() -> None:
     log = segments(0, 5, 10, end=15)
     assert gone(log, "delete", mark=9, retention_bytes="0").count == 1
     assert gone(log, "compact", start=10, mark=10).reasons == (Reason.LOG_START,) * 2
 
 
-def test_a_start_inside_a_segment_keeps_it() -> None:
+def test_a_segment_that_contains_the_log_start_is_kept() -> None:
     log = segments(0, 5, 10, end=15)
     found = gone(log, "compact", start=9)
     assert (found.count, found.log_start) == (1, 9)
 
 
-def test_an_empty_last_segment_stays() -> None:
+def test_an_empty_last_segment_is_kept() -> None:
     log = segments(0, 5, end=5)
     found = gone(log, "delete", retention_ms="0", now_ms=T0_MS + 1)
     assert (found.count, found.log_start, found.must_roll) == (1, 5, False)
 
 
-def test_start_then_size_then_age() -> None:
+def test_retention_applies_log_start_then_size_then_age() -> None:
     log = segments(0, 5, 10, 15, end=20)
     log[3] = replace(log[3], max_timestamp_ms=T0_MS + 9)
     found = gone(log, "delete", start=5, now_ms=T0_MS + 9, retention_bytes="200", retention_ms="1")

@@ -10,12 +10,12 @@ TIME = "kafka.log:type=LogCleaner,name=max-clean-time-secs"
 BYTES = "kafka.log:type=LogCleanerManager,name=uncleanable-bytes"
 
 
-def test_there_is_nothing_to_tell_before_the_first_round() -> None:
+def test_gauges_are_zero_before_the_first_cleaning() -> None:
     gauges = Gauges(lambda: 1_700_000_000_000)
     assert set(gauges.values(0, 0).values()) == {0}
 
 
-def test_kafkas_defects() -> None:
+def test_gauges_emulate_kafkas_defects() -> None:
     gauges = Gauges(lambda: 1_700_000_000_000)
     values = gauges.as_in_kafka(gauges.values(1, 50), has_checkpoints=True)
     assert (values[TIME], values[BYTES]) == (-1_700_000_000, 50)

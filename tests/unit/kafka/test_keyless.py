@@ -50,7 +50,7 @@ def answer_of_a_stranger(data: bytes, count: int) -> object:
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_the_third_batch_of_a_size_fits_a_frame(count: int, frames: Frames) -> None:
+def test_the_third_batch_of_a_size_is_framed(count: int, frames: Frames) -> None:
     for key in (b"one", b"two"):
         assert frames.fitting(section(count, key=key), count) is None
         assert answer(section(count, key=key), count) == []
@@ -59,7 +59,7 @@ def test_the_third_batch_of_a_size_fits_a_frame(count: int, frames: Frames) -> N
     assert answer(data, count) == []
 
 
-def test_records_without_keys_are_told_by_the_frame(frames: Frames) -> None:
+def test_records_without_a_key_are_found_by_the_frame(frames: Frames) -> None:
     for _ in range(3):
         assert answer(section(100, key=None), 100) == list(range(100))
     assert frames.fitting(section(100, key=None), 100) is not None
@@ -73,7 +73,7 @@ def test_records_without_keys_are_told_by_the_frame(frames: Frames) -> None:
     late_ms=st.sampled_from([0, 1, 63, 64, 9000]),
     changes=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=3),
 )
-def test_a_frame_answers_as_a_look_at_every_record(
+def test_a_frame_agrees_with_the_inspection_of_every_record(
     count: int,
     key: bytes | None,
     value: bytes | None,
@@ -91,7 +91,7 @@ def test_a_frame_answers_as_a_look_at_every_record(
 
 
 @pytest.mark.parametrize("count", COUNTS[:3])
-def test_each_byte_of_a_frame_matters(count: int) -> None:
+def test_each_byte_of_a_frame_is_compared(count: int) -> None:
     data = section(count, times=[7] + [200] * (count - 1))
     for _ in range(2):
         answer(data, count)
@@ -103,7 +103,7 @@ def test_each_byte_of_a_frame_matters(count: int) -> None:
             assert told == answer_of_a_stranger(bytes(changed), count), (place, bit)
 
 
-def test_kept_values_are_bounded(frames: Frames) -> None:
+def test_cached_frames_are_bounded(frames: Frames) -> None:
     for count in range(8, 8 + 2 * FRAMES_MAX):
         for _ in range(2):
             answer(section(count), count)
@@ -125,7 +125,7 @@ def test_a_frame_of_many_records_without_keys_is_bounded_too(frames: Frames) -> 
     assert kept_bytes < 1.1 * len(counts) * FRAME_BYTES_MAX
 
 
-def test_records_of_a_size_that_comes_once_are_looked_at_once(
+def test_records_of_a_new_size_are_not_cached(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Most small batches of values that differ: to learn them is no gain."""
@@ -135,7 +135,7 @@ def test_records_of_a_size_that_comes_once_are_looked_at_once(
         assert answer(build_columns([b"k"] * 6, values, [7] * 6)[61:], 6) == []
 
 
-def test_records_that_are_not_alike_are_not_learned(frames: Frames) -> None:
+def test_records_that_differ_are_not_cached(frames: Frames) -> None:
     data = build_columns([b"k", b"kk"] * 20, [b"v"] * 40, [7] * 40)[61:]
     for _ in range(3):
         assert answer(data, 40) == []

@@ -43,7 +43,7 @@ def refusal(batch: bytes, settings: dict[str, str]) -> KafkaError:
 
 @pytest.mark.parametrize("settings", LOOKED_INTO)
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_records_that_few_bytes_stand_for_are_not_looked_into(
+def test_records_compressed_to_few_bytes_are_not_inspected(
     settings: dict[str, str], codec: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opened, "RECORDS_MAX", 1000)
@@ -60,7 +60,7 @@ def test_records_that_few_bytes_stand_for_are_not_looked_into(
 
 @pytest.mark.parametrize("settings", LOOKED_INTO)
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_no_more_is_decompressed_than_may_be(
+def test_decompression_is_bounded(
     settings: dict[str, str], codec: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opened, "BYTES_MAX", 1_000_000)
@@ -74,7 +74,7 @@ def test_no_more_is_decompressed_than_may_be(
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_decompression_ends_at_its_bound(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decompression_stops_at_its_limit(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     checked = compression._checked
 
@@ -97,7 +97,7 @@ def test_uncompressed_records_never_exceed_the_limit(monkeypatch: pytest.MonkeyP
     assert isinstance(refusal(batch, {"cleanup.policy": "compact"}), RecordsRefused)
 
 
-def test_more_records_than_there_is_room_for() -> None:
+def test_more_records_than_there_is_space_for() -> None:
     batch = batch_of(nothings(10), 11)
     for settings in LOOKED_INTO:
         error = refusal(batch, settings)
@@ -107,7 +107,7 @@ def test_more_records_than_there_is_room_for() -> None:
         )
 
 
-def test_reasons_are_told_of_three_records_only() -> None:
+def test_at_most_three_records_get_a_reason() -> None:
     batch = batch_of(nothings(2000), 2000)
     keyless = refusal(batch, {"cleanup.policy": "compact"})
     assert isinstance(keyless, RecordsRefused)
@@ -120,7 +120,7 @@ def test_reasons_are_told_of_three_records_only() -> None:
 
 
 @pytest.mark.parametrize("settings", LOOKED_INTO)
-def test_headers_that_few_bytes_stand_for_are_not_read(
+def test_headers_compressed_to_few_bytes_are_not_read(
     settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     headers = dict.fromkeys(range(10), (("", None),) * 300)

@@ -90,14 +90,14 @@ def test_the_last_five_batches_are_recognised() -> None:
     assert log.end == 12
 
 
-def test_the_same_numbers_in_another_cut_are_no_duplicate() -> None:
+def test_equal_sequences_with_other_boundaries_are_no_duplicate() -> None:
     log = Partition()
     log.send(1, 0, records=2)
     with pytest.raises(KafkaError, match="Out of order sequence number"):
         log.send(1, 0, records=1)
 
 
-def test_numbers_start_over_after_the_largest() -> None:
+def test_sequence_numbers_wrap_around() -> None:
     log = Partition()
     log.send(1, INT_MAX - 1, records=2)
     assert log.send(1, 0) == (2, 2)
@@ -108,7 +108,7 @@ def test_numbers_start_over_after_the_largest() -> None:
     assert across.send(1, 1) == (2, 2)
 
 
-def test_a_producer_that_is_not_known_begins_where_it_wants() -> None:
+def test_an_unknown_producer_may_begin_with_any_sequence() -> None:
     assert Partition().send(1, 17) == (0, 0)
 
 
@@ -130,14 +130,14 @@ def test_a_new_epoch_begins_at_zero() -> None:
     )
 
 
-def test_replication_is_taken_as_it_comes() -> None:
+def test_replicated_batches_are_accepted_unchecked() -> None:
     log = Partition()
     log.send(1, 5, epoch=3)
     assert log.send(1, 90, epoch=2, origin=Origin.REPLICATION) == (1, 1)
     assert log.producers.entries[1].epoch == 2
 
 
-def test_a_batch_that_is_known_is_so_although_it_comes_next() -> None:
+def test_a_known_batch_is_a_duplicate_even_if_its_sequence_is_next() -> None:
     """A leader's batches are accepted with any sequence numbers: they may start over in between."""
     log = Partition()
     first = log.send(1, 10, records=10, origin=Origin.REPLICATION)
@@ -151,7 +151,7 @@ def test_a_coordinators_records_have_no_sequence_numbers() -> None:
     assert log.send(1, 5, origin=Origin.COORDINATOR) == (1, 1)
 
 
-def test_a_write_without_a_transaction_while_one_is_open() -> None:
+def test_a_nontransactional_write_during_a_transaction() -> None:
     log = Partition()
     log.send(1, 0, transactional=True)
     with pytest.raises(KafkaError) as caught:
@@ -163,7 +163,7 @@ def test_a_write_without_a_transaction_while_one_is_open() -> None:
     )
 
 
-def test_a_coordinator_that_was_replaced() -> None:
+def test_a_replaced_coordinator_is_fenced() -> None:
     log = Partition()
     log.mark(1, abort=False, coordinator=4)
     with pytest.raises(KafkaError) as caught:
@@ -188,7 +188,7 @@ def test_the_last_stable_offset() -> None:
     assert log.index == [AbortedTransaction(2, 1, 4, 5)]
 
 
-def test_the_index_tells_how_far_was_stable_at_the_marker() -> None:
+def test_the_transaction_index_has_the_last_stable_offset_at_the_marker() -> None:
     log = Partition()
     log.send(1, 0, transactional=True)
     log.send(2, 0, transactional=True)
@@ -203,7 +203,7 @@ def test_a_marker_without_data_leaves_nothing_in_the_index() -> None:
     assert log.producers.last_entries() == {1: LastEntry(-1, 0)}
 
 
-def test_a_marker_forgets_sequence_numbers_of_another_epoch_only() -> None:
+def test_a_marker_resets_sequence_numbers_of_another_epoch_only() -> None:
     log = Partition()
     log.send(1, 0, transactional=True)
     log.mark(1, abort=False)
@@ -213,7 +213,7 @@ def test_a_marker_forgets_sequence_numbers_of_another_epoch_only() -> None:
     assert log.producers.last_entries() == {1: LastEntry(-1, 1)}
 
 
-def test_the_remains_of_a_marker_after_a_cleaning() -> None:
+def test_a_marker_reduced_to_its_header() -> None:
     log = Partition()
     header = BatchHeader(0, 0, 0, 2, 0, 0x30, 0, -1, 0, 1, 0, -1, 0)
     log.append(header, None, Origin.REPLICATION)
@@ -229,7 +229,7 @@ def test_rejected_batches_change_nothing() -> None:
     assert list(log.producers.snapshot()) == before
 
 
-def test_expiry_is_by_the_records_time_and_waits_for_transactions() -> None:
+def test_producers_expire_by_record_time_and_not_during_a_transaction() -> None:
     log = Partition()
     log.send(1, 0, time_ms=5)
     log.send(2, 0, time_ms=5, transactional=True)
@@ -240,7 +240,7 @@ def test_expiry_is_by_the_records_time_and_waits_for_transactions() -> None:
     assert log.send(1, 17) == (3, 3)
 
 
-def test_a_resend_is_known_however_old_its_records_are() -> None:
+def test_a_resend_is_recognized_at_any_age() -> None:
     """A producer that Kafka forgets keeps nothing in the log; its duplicates are still known."""
     log = Partition()
     log.now_ms = 9 * DAY_MS
@@ -257,7 +257,7 @@ def test_a_resend_is_known_however_old_its_records_are() -> None:
 
 
 @pytest.mark.parametrize("by_record_time", [False, True])
-def test_a_load_knows_what_was_appended_lately(by_record_time: bool) -> None:
+def test_a_load_restores_the_time_of_the_last_append(by_record_time: bool) -> None:
     """Or, as Kafka, uses the records' time alone."""
     log = Partition()
     log.now_ms = 9 * DAY_MS
@@ -270,7 +270,7 @@ def test_a_load_knows_what_was_appended_lately(by_record_time: bool) -> None:
         assert list(loaded.last_entries()) == [each for each in known if each == 2]
 
 
-def test_a_snapshot_of_an_older_build_says_nothing_of_appends() -> None:
+def test_a_snapshot_of_an_older_build_has_no_append_times() -> None:
     """The producers' age is that of their records."""
     log = Partition()
     log.now_ms = 9 * DAY_MS
@@ -299,7 +299,7 @@ def test_a_snapshot_keeps_the_last_batch_and_the_open_transaction() -> None:
     assert loaded.index == [AbortedTransaction(1, 0, 5, 6)]
 
 
-def test_a_load_forgets_what_is_too_old() -> None:
+def test_a_load_expires_old_producers() -> None:
     log = Partition()
     log.send(1, 0)
     loaded = Producers("t-0", DAY_MS)
@@ -307,7 +307,7 @@ def test_a_load_forgets_what_is_too_old() -> None:
     assert (loaded.entries, loaded.end_offset) == ({}, 1)
 
 
-def test_a_replay_finds_what_was_known() -> None:
+def test_a_replay_restores_the_state() -> None:
     log = Partition()
     log.send(1, 0, records=2)
     header = BatchHeader(0, 0, 0, 2, 0, 0, 1, 0, 0, 1, 0, 0, 2)
@@ -317,7 +317,7 @@ def test_a_replay_finds_what_was_known() -> None:
     assert replayed.end_offset == 2
 
 
-def test_a_log_that_was_cut_off_knows_what_a_snapshot_and_a_replay_tell() -> None:
+def test_a_truncated_log_restores_its_state_from_snapshot_and_replay() -> None:
     """As in Kafka: all batches after the snapshot, the last one before it."""
     log = Partition()
     for sequence in (0, 2):
@@ -336,7 +336,7 @@ def test_a_log_that_was_cut_off_knows_what_a_snapshot_and_a_replay_tell() -> Non
     assert log.send(1, 6, records=2) == (6, 7)
 
 
-def test_the_log_begins_later() -> None:
+def test_the_log_start_advances() -> None:
     log = Partition()
     log.send(1, 0, transactional=True)
     log.mark(1, abort=False)
@@ -349,7 +349,9 @@ def test_the_log_begins_later() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from("tdca")), max_size=40))
-def test_stable_is_the_first_offset_of_what_is_open(steps: list[tuple[int, str]]) -> None:
+def test_the_last_stable_offset_is_that_of_the_first_open_transaction(
+    steps: list[tuple[int, str]],
+) -> None:
     """By any order of writes and markers, with everything below the high watermark."""
     log, sequences, opened = Partition(), dict.fromkeys(range(4), 0), dict[int, int]()
     for producer, step in steps:
@@ -367,7 +369,7 @@ def test_stable_is_the_first_offset_of_what_is_open(steps: list[tuple[int, str]]
         assert log.stable() == min(opened.values(), default=log.end)
 
 
-def test_a_producer_of_whom_only_a_marker_is_known_has_no_last_offset() -> None:
+def test_a_producer_with_only_a_marker_has_no_last_offset() -> None:
     """Kafka's -1. Descriptions had been compared for producers with batches."""
     partition = Partition()
     partition.mark(7, abort=True)

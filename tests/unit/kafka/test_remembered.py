@@ -29,9 +29,7 @@ ACTIVE = KafkaSegment(base_offset=9, ledger_ids=[3])
     [({1: 5, 2: 9}, [7]), ({1: 5, 2: 8}, []), ({1: 5}, []), ({}, [])],
     ids=["all", "the last batch is gone", "a ledger is gone", "all is gone"],
 )
-def test_a_snapshot_of_batches_that_a_crash_took_is_not_asked(
-    ends: dict[int, int], known: list[int]
-) -> None:
+def test_a_snapshot_of_lost_batches_is_not_used(ends: dict[int, int], known: list[int]) -> None:
     """The log may end at that offset again, or behind it, with other batches."""
     log = log_of(ENDED, ACTIVE)
     begun = replay_start(log, 9, intact_end(log, 9, ends.get))
@@ -46,7 +44,7 @@ def test_records_removed_by_cleaning_or_retention_are_not_missed() -> None:
         assert intact_end(log_of(*segments), 9, dict[int, int]().get) == 9
 
 
-def test_a_loss_leaves_the_snapshots_before_it() -> None:
+def test_a_loss_keeps_earlier_snapshots() -> None:
     """A cleaning may have removed the batches that a replay of the whole log would need.
 
     The simulator knew the defect as a resend that was stored twice; no test lost the end of a
@@ -73,7 +71,7 @@ def test_a_loss_leaves_the_snapshots_before_it() -> None:
     assert not log.HasField("rolled")
 
 
-def test_snapshots_of_segments_are_bounded() -> None:
+def test_the_number_of_segment_snapshots_is_bounded() -> None:
     """The oldest go first."""
     log = KafkaLog()
     each = SNAPSHOTS_MAX // 2

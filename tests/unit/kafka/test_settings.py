@@ -64,9 +64,7 @@ BOOLEAN = "Expected value to be either true or false"
         ),
     ],
 )
-def test_batches_that_kafka_rejects_in_its_words(
-    name: str, text: str, shown: str, why: str
-) -> None:
+def test_settings_that_kafka_rejects(name: str, text: str, shown: str, why: str) -> None:
     expected = ("ConfigException", f"Invalid value {shown} for configuration {name}: {why}")
     assert refusal({name: text}, LogConfig) == expected
 
@@ -84,16 +82,16 @@ def test_batches_that_kafka_rejects_in_its_words(
         ("compression.zstd.level", "-131072", -131072),
     ],
 )
-def test_batches_that_kafka_accepts(name: str, text: str, value: object) -> None:
+def test_settings_that_kafka_accepts(name: str, text: str, value: object) -> None:
     assert LogConfig.of({name: text}).values[name] == value
 
 
-def test_not_a_number_is_a_ratio_as_in_kafka() -> None:
+def test_not_a_number_is_a_valid_ratio_as_in_kafka() -> None:
     ratio = LogConfig.of({"min.cleanable.dirty.ratio": "NaN"}).min_cleanable_ratio
     assert ratio != ratio
 
 
-def test_a_name_that_no_topic_has() -> None:
+def test_an_unknown_setting_of_a_topic_is_refused() -> None:
     expected = ("InvalidConfigurationException", "Unknown topic config name: retention")
     assert refusal({"retention": "1"}, LogConfig) == expected
 
@@ -131,7 +129,7 @@ def test_defaults_of_a_topic() -> None:
     assert (config.compression_type, config.is_dated_at_append) == ("producer", False)
 
 
-def test_a_topics_default_is_what_a_broker_without_settings_says() -> None:
+def test_the_default_of_a_topic_is_that_of_a_default_broker() -> None:
     assert LogConfig.of({}, BrokerConfig.of({})) == LogConfig.of({})
 
 
@@ -158,7 +156,7 @@ def test_a_topics_default_is_what_a_broker_without_settings_says() -> None:
         ({"message.max.bytes": "9"}, "max.message.bytes", 9, "message.max.bytes"),
     ],
 )
-def test_the_broker_stands_behind_the_topic(
+def test_topics_inherit_settings_of_the_broker(
     broker: dict[str, str], name: str, value: object, source: str
 ) -> None:
     below = BrokerConfig.of(broker)
@@ -168,7 +166,7 @@ def test_the_broker_stands_behind_the_topic(
     assert LogConfig.of(own, below).sources[name] == "topic"
 
 
-def test_a_boolean_of_the_broker_is_shown_as_one() -> None:
+def test_a_boolean_setting_of_the_broker_is_shown_as_a_boolean() -> None:
     """Python takes it for a number, which may be multiplied."""
     value = LogConfig.of({}, BrokerConfig.of({"log.preallocate": "true"})).values["preallocate"]
     assert value is not None
@@ -181,12 +179,12 @@ def test_compacted_topics_roll_by_the_maximum_lag() -> None:
     assert LogConfig.of(lag | {"cleanup.policy": "compact"}).roll_ms == 60_000
 
 
-def test_internal_segment_bytes_stands_above_segment_bytes() -> None:
+def test_internal_segment_bytes_overrides_segment_bytes() -> None:
     assert LogConfig.of({"internal.segment.bytes": "100"}).segment_bytes == 100
 
 
 @given(st.integers(0, INT_MAX), st.integers(0, 10**6), st.integers(1, 10**6))
-def test_jitter_is_less_than_both_bounds(drawn: int, jitter_ms: int, segment_ms: int) -> None:
+def test_jitter_is_below_both_limits(drawn: int, jitter_ms: int, segment_ms: int) -> None:
     config = LogConfig.of({"segment.jitter.ms": str(jitter_ms), "segment.ms": str(segment_ms)})
     jitter = config.roll_jitter_ms(drawn)
     assert 0 <= jitter < max(1, min(jitter_ms, segment_ms))
@@ -207,12 +205,12 @@ def test_jitter_is_less_than_both_bounds(drawn: int, jitter_ms: int, segment_ms:
         ),
     ],
 )
-def test_a_broker_that_would_not_start(settings: dict[str, str], text: str) -> None:
+def test_settings_with_which_a_broker_does_not_start(settings: dict[str, str], text: str) -> None:
     expected = ("IllegalArgumentException", f"requirement failed: {text}")
     assert refusal(settings, BrokerConfig) == expected
 
 
-def test_a_broker_that_would_start() -> None:
+def test_settings_with_which_a_broker_starts() -> None:
     BrokerConfig.of({"log.cleaner.threads": "2", "log.cleaner.dedupe.buffer.size": "2097154"})
     config = BrokerConfig.of({"broker.id": "1", "log.retention.ms": "-2"})
     assert config.ignored == ("broker.id",)
@@ -245,7 +243,7 @@ def test_t103_thread_count_changes() -> None:
     check_thread_change(5, 2)
 
 
-def test_settings_of_a_running_broker() -> None:
+def test_settings_that_a_running_broker_can_change() -> None:
     config = BrokerConfig.of({"log.cleaner.backoff.ms": "5"})
     assert config.number("log.cleaner.backoff.ms") == 5
     back = config.changed({"log.cleaner.backoff.ms": None})
@@ -259,7 +257,7 @@ def test_settings_of_a_running_broker() -> None:
 
 
 @pytest.mark.parametrize("setting", [*TOPIC_SETTINGS.values(), *BROKER_SETTINGS.values()])
-def test_every_default_is_taken_as_text(setting: object) -> None:
+def test_every_default_can_be_parsed(setting: object) -> None:
     assert isinstance(setting, type(TOPIC_SETTINGS["segment.ms"]))
     assert setting.doc.endswith(".")
     if setting.default is not None:
@@ -267,7 +265,7 @@ def test_every_default_is_taken_as_text(setting: object) -> None:
 
 
 @given(st.floats())
-def test_numbers_are_read_back_as_they_are_shown(number: float) -> None:
+def test_printed_numbers_can_be_parsed(number: float) -> None:
     setting = TOPIC_SETTINGS["min.cleanable.dirty.ratio"]
     shown = text_of(number)
     assert setting.kind == "DOUBLE"

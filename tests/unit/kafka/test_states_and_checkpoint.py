@@ -52,7 +52,9 @@ def states_in(state: State | None) -> States:
         (Paused(3), "resume", Paused(2)),
     ],
 )
-def test_t89_what_leads_where(state: State | None, call: str, expected: State | None) -> None:
+def test_t89_valid_state_transitions(
+    state: State | None, call: str, expected: State | None
+) -> None:
     states = states_in(state)
     getattr(states, call)(LOG)
     assert states.of(LOG) == expected
@@ -73,7 +75,7 @@ def test_t89_what_leads_where(state: State | None, call: str, expected: State | 
         ),
     ],
 )
-def test_t89_what_is_an_error(state: State | None, call: str, why: str) -> None:
+def test_t89_invalid_state_transitions(state: State | None, call: str, why: str) -> None:
     states = states_in(state)
     with pytest.raises(RuntimeError) as caught:
         getattr(states, call)(LOG)
@@ -81,14 +83,14 @@ def test_t89_what_is_an_error(state: State | None, call: str, why: str) -> None:
     assert states.of(LOG) == state
 
 
-def test_only_an_unbroken_round_writes_the_checkpoint() -> None:
+def test_only_an_uninterrupted_cleaning_writes_the_checkpoint() -> None:
     assert states_in(InProgress()).end(LOG)
     aborted = states_in(Aborted())
     assert aborted.is_aborted(LOG)
     assert not aborted.end(LOG)
 
 
-def test_t91_retention_takes_what_is_free() -> None:
+def test_t91_retention_takes_idle_logs() -> None:
     states = states_in(InProgress())
     assert states.pause_free([LOG, "u-0"]) == ["u-0"]
     assert not states.begin("u-0")
@@ -96,7 +98,7 @@ def test_t91_retention_takes_what_is_free() -> None:
     assert states.is_free("u-0")
 
 
-def test_marks_of_logs_that_are_gone_are_forgotten() -> None:
+def test_states_of_deleted_logs_are_removed() -> None:
     states = States()
     states.mark_uncleanable("t-0", "DATA_CORRUPT", "damaged")
     states.mark_uncleanable("u-0", "DATA_CORRUPT", "damaged, too")
@@ -106,7 +108,7 @@ def test_marks_of_logs_that_are_gone_are_forgotten() -> None:
 
 
 @given(st.lists(st.sampled_from(["begin", "abort_and_pause", "resume", "end"])))
-def test_a_log_is_one_thing_at_a_time(calls: list[str]) -> None:
+def test_a_log_has_one_state_at_a_time(calls: list[str]) -> None:
     """A hold excludes a cleaning, and holds are counted."""
     states, holds, running = States(), 0, False
     for call in calls:
@@ -130,7 +132,7 @@ def test_a_log_is_one_thing_at_a_time(calls: list[str]) -> None:
         assert holds == (found.holds if isinstance(found, Paused) else isinstance(found, Aborted))
 
 
-def test_t86_the_files_text() -> None:
+def test_t86_the_text_of_the_checkpoint_file() -> None:
     assert checkpoint_text({TopicPartition("orders", 0): 1734, U: 88}) == (
         "0\n2\norders 0 1734\nu 3 88\n"
     )
@@ -153,7 +155,7 @@ def test_t86_the_files_text() -> None:
         ("0\n2\nt 0 5\nt 0 6\n", 6),
     ],
 )
-def test_texts_that_kafka_reads(text: str, offset: int | None) -> None:
+def test_checkpoint_files_that_kafka_reads(text: str, offset: int | None) -> None:
     assert read_checkpoint(text, PATH) == ({} if offset is None else {T: offset})
 
 
@@ -177,7 +179,7 @@ def test_texts_that_kafka_reads(text: str, offset: int | None) -> None:
         "0\n1\nt 0 99999999999999999999\n",
     ],
 )
-def test_texts_that_are_damaged(text: str) -> None:
+def test_checkpoint_files_that_are_damaged(text: str) -> None:
     with pytest.raises(Corruption, match=PATH):
         read_checkpoint(text, PATH)
 
@@ -192,7 +194,7 @@ def test_texts_that_are_damaged(text: str) -> None:
         st.integers(-1, 2**63 - 1),
     )
 )
-def test_written_values_are_read(offsets: dict[TopicPartition, int]) -> None:
+def test_a_written_checkpoint_is_read(offsets: dict[TopicPartition, int]) -> None:
     assert read_checkpoint(checkpoint_text(offsets), PATH) == offsets
 
 

@@ -107,7 +107,7 @@ def test_an_empty_key_is_a_key_and_a_tombstone_is_a_record() -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_a_batch_that_is_taken_keeps_its_bytes(codec: str) -> None:
+def test_an_accepted_batch_is_unchanged(codec: str) -> None:
     batch = batch_of(b"a", b"b", times=[5, 9], codec=codec)
     taken = lead(batch, COMPACT)
     assert whole(taken)[16:] == batch[16:]
@@ -115,7 +115,7 @@ def test_a_batch_that_is_taken_keeps_its_bytes(codec: str) -> None:
     assert columns_of(whole(taken)).offsets == [7, 8]
 
 
-def test_the_same_bytes_as_kafka_writes() -> None:
+def test_appended_bytes_equal_kafkas() -> None:
     """At offset 0, under Kafka's clock at 10,000,000: the md5 of the real log's bytes."""
     batch = BatchParts.of(build_columns([b""], [b"v"], [NOW_MS]))
     rules = AppendRules("v-4", LogConfig.of(COMPACT))
@@ -123,7 +123,7 @@ def test_the_same_bytes_as_kafka_writes() -> None:
     assert hashlib.md5(whole(taken)).hexdigest() == "8a24d0d027055be4cadd8893856eabbe"
 
 
-def test_how_far_ahead_a_time_may_be() -> None:
+def test_timestamps_may_be_ahead_within_the_limit() -> None:
     lead(batch_of(b"k", times=[NOW_MS + HOUR_MS]))
     late = [NOW_MS + HOUR_MS + 1, NOW_MS, NOW_MS + HOUR_MS + 2]
     error = records_refused(batch_of(b"k", b"k", b"k", times=late, codec="lz4"))
@@ -141,7 +141,7 @@ def test_how_far_ahead_a_time_may_be() -> None:
     )
 
 
-def test_how_far_back_a_time_may_be() -> None:
+def test_timestamps_may_be_old_within_the_limit() -> None:
     bound = {"message.timestamp.before.max.ms": "10"}
     lead(batch_of(b"k", b"k", times=[NOW_MS - 10, -1]), bound)
     error = records_refused(batch_of(b"k", b"k", times=[NOW_MS, NOW_MS - 11]), bound)
@@ -149,7 +149,7 @@ def test_how_far_back_a_time_may_be() -> None:
     assert error.records[0][1].endswith("should be within [9999990, 13600000]")
 
 
-def test_a_missing_key_is_told_before_a_wrong_time_but_the_time_is_the_error() -> None:
+def test_a_missing_key_is_found_first_but_a_wrong_time_is_the_error() -> None:
     late = NOW_MS + HOUR_MS + 1
     only_key = records_refused(batch_of(None, times=[late]), COMPACT)
     assert (only_key.kafka_code, only_key.records) == (87, ((0, NO_KEY),))
@@ -178,7 +178,7 @@ def test_append_time_is_stamped_byte_for_byte() -> None:
     assert columns_of(whole(taken)).timestamps_ms == [time_ms] * 4
 
 
-def test_a_client_does_not_stand_in_for_the_brokers_clock() -> None:
+def test_a_clients_timestamp_is_replaced() -> None:
     error = records_refused(dated(batch_of(b"k")), DATED)
     assert error.records == (
         (
@@ -189,7 +189,7 @@ def test_a_client_does_not_stand_in_for_the_brokers_clock() -> None:
     )
 
 
-def test_the_mark_of_another_clock_is_taken_away() -> None:
+def test_the_flag_of_log_append_time_is_removed() -> None:
     taken = lead(dated(batch_of(b"k", times=[5])))
     assert taken.header.timestamp_type is TimestampType.CREATE_TIME
     assert taken.header.max_timestamp_ms == NOW_MS
@@ -218,7 +218,7 @@ def test_the_mark_of_another_clock_is_taken_away() -> None:
         ),
     ],
 )
-def test_headers_that_no_client_may_send(change: dict[str, int], why: str) -> None:
+def test_headers_that_no_client_may_send_are_refused(change: dict[str, int], why: str) -> None:
     batch = batch_of(b"k")
     header = read_batch_header(batch)._replace(**change)
     error = refusal(sealed(header, batch[61:]))
@@ -242,7 +242,7 @@ def test_sizes() -> None:
     )
 
 
-def test_damage() -> None:
+def test_damaged_batches_are_refused() -> None:
     batch = bytearray(batch_of(b"k"))
     batch[-1] ^= 1
     assert refusal(bytes(batch)).kafka_code == 2
@@ -250,7 +250,7 @@ def test_damage() -> None:
 
 @pytest.mark.parametrize("source", ["none", "zstd", "gzip"])
 @pytest.mark.parametrize("target", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
-def test_the_topics_codec(source: str, target: str) -> None:
+def test_batches_get_the_topics_codec(source: str, target: str) -> None:
     batch = batch_of(b"a", b"b", codec=source)
     taken = lead(batch, {"compression.type": target})
     expected = compression("none" if target == "uncompressed" else target)
@@ -259,7 +259,7 @@ def test_the_topics_codec(source: str, target: str) -> None:
     assert columns_of(whole(taken)).offsets == [7, 8]
 
 
-def test_a_batch_that_grew_under_the_topics_codec() -> None:
+def test_a_batch_that_grows_under_the_topics_codec() -> None:
     error = refusal(batch_of(b"k"), {"max.message.bytes": "75", "compression.type": "gzip"})
     assert str(error).startswith("Message batch size is ")
     assert str(error).endswith(
@@ -267,7 +267,7 @@ def test_a_batch_that_grew_under_the_topics_codec() -> None:
     )
 
 
-def test_markers_are_not_compressed_and_need_no_check_of_keys() -> None:
+def test_markers_are_neither_compressed_nor_checked_for_keys() -> None:
     marker = end_marker(
         ControlType.ABORT, base_offset=0, timestamp_ms=5, producer_id=1, producer_epoch=0
     )
@@ -278,7 +278,7 @@ def test_markers_are_not_compressed_and_need_no_check_of_keys() -> None:
     )
 
 
-def test_a_follower_takes_what_the_leader_gave_out() -> None:
+def test_a_follower_keeps_the_leaders_offsets() -> None:
     rules = AppendRules("w-0", LogConfig.of({"message.timestamp.type": "LogAppendTime"}))
     batch = build_columns([None, b"k"], [b"1", b"2"], [1, 1], None, [0, 3], base_offset=20)
     taken = rules.follow(BatchParts.of(batch), log_end=9, log_start=0, fits_segment=True)
@@ -294,7 +294,7 @@ def test_a_follower_takes_what_the_leader_gave_out() -> None:
 
 
 @pytest.mark.parametrize(("base", "records"), [(2**63 - 1, 1), (2**63 - 2, 2)])
-def test_a_log_ends_below_two_to_the_63(base: int, records: int) -> None:
+def test_offsets_stay_below_two_to_the_63(base: int, records: int) -> None:
     rules = AppendRules("w-0", LogConfig.of({}))
     columns = [b"k"] * records, [b"v"] * records, [1] * records
     batch = BatchParts.of(build_columns(*columns, base_offset=base))
@@ -322,7 +322,7 @@ def test_a_log_ends_below_two_to_the_63(base: int, records: int) -> None:
         max_size=30,
     )
 )
-def test_keys_are_found_whatever_is_around_them(rows: list[Row]) -> None:
+def test_keys_are_found_regardless_of_other_fields(rows: list[Row]) -> None:
     keys, values, times, headers = (list(column) for column in zip(*rows, strict=True))
     named = {at: tuple(each) for at, each in enumerate(headers) if each}
     batch = build_columns(keys, values, times, named)
@@ -330,7 +330,7 @@ def test_keys_are_found_whatever_is_around_them(rows: list[Row]) -> None:
     assert keyless_rows(batch[61:], read_batch_header(batch).record_count) == expected
 
 
-def test_records_that_do_not_end_with_the_batch() -> None:
+def test_records_whose_length_differs_from_the_batch_are_refused() -> None:
     batch = batch_of(b"k", b"l")
     header = read_batch_header(batch)
     for section in (batch[61:] + b"\0", batch[61:-1], batch[61:-9]):
@@ -383,7 +383,7 @@ def test_a_record_that_no_reader_takes_is_refused(record: str, why: str) -> None
 
 
 @pytest.mark.parametrize("count", [20, 100, 9000])
-def test_offsets_of_records_that_are_alike_are_counted(count: int) -> None:
+def test_offsets_of_equal_records_are_counted(count: int) -> None:
     batch = batch_of(*[b"k"] * count)
     lead(batch, COMPACT)
     plain = build_columns(
@@ -393,7 +393,7 @@ def test_offsets_of_records_that_are_alike_are_counted(count: int) -> None:
     assert "Record 0 of a batch has an offset delta other than 0" in str(error)
 
 
-def test_batches_of_many_records_are_looked_through_piece_by_piece() -> None:
+def test_large_batches_are_validated_in_parts() -> None:
     keys = [None if row in (5, 1023, 1024, 2999) else b"k" for row in range(3000)]
     batch = batch_of(*keys)
     assert keyless_rows(batch[61:], read_batch_header(batch).record_count) == [

@@ -57,7 +57,7 @@ def test_a_long_list_is_cut() -> None:
     assert len(raised.value.message) < 700
 
 
-def test_strategies_named_by_the_same_command_line() -> None:
+def test_strategies_allowed_by_the_same_command_line() -> None:
     """Ledgerfold's strategies need no permission."""
     more = ALLOWED.also("mine:Own", "event-time", "shop:Best")
     assert more.named == ("shop:Best", "mine:Own")

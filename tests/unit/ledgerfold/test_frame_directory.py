@@ -55,7 +55,7 @@ def contents(path: Path) -> dict[str, bytes]:
     return {str(each): each.read_bytes() for each in files}
 
 
-def test_a_killed_brokers_directory_is_read_and_not_changed(directory: DataDirectory) -> None:
+def test_a_killed_brokers_directory_is_read_without_changes(directory: DataDirectory) -> None:
     first = directory.ledger()
     add(first, "a1", "b1", "c1")
     first.close()
@@ -71,7 +71,7 @@ def test_a_killed_brokers_directory_is_read_and_not_changed(directory: DataDirec
     assert contents(directory.path) == before
 
 
-def test_positions_times_and_keys_narrow_the_read(directory: DataDirectory) -> None:
+def test_a_read_is_limited_by_positions_times_and_keys(directory: DataDirectory) -> None:
     writer = directory.ledger()
     for time_ms, value in enumerate(["a1", "b1", "a2", "b2", "a3"]):
         add(writer, value, time_ms=time_ms)
@@ -86,7 +86,7 @@ def test_positions_times_and_keys_narrow_the_read(directory: DataDirectory) -> N
     assert parts_of(Query.of("t", data=directory.path, start=(at + 1, 0))) == []
 
 
-def test_batches_are_bounded_and_hold_the_directory(directory: DataDirectory) -> None:
+def test_batches_are_bounded_and_lock_the_directory(directory: DataDirectory) -> None:
     writer = directory.ledger()
     add(writer, "a1", "b1", "c1")
     directory.stop()
@@ -100,14 +100,14 @@ def test_batches_are_bounded_and_hold_the_directory(directory: DataDirectory) ->
         pass
 
 
-def test_a_served_directory_is_refused(directory: DataDirectory) -> None:
+def test_a_directory_in_use_is_refused(directory: DataDirectory) -> None:
     add(directory.ledger(), "a1")
     with pytest.raises(DirectoryLocked, match=r"Read it through its broker \(url\)"):
         values(directory)
     directory.stop()
 
 
-def test_a_snapshot_is_read_while_its_directory_is_served(directory: DataDirectory) -> None:
+def test_a_snapshot_is_read_while_its_broker_runs(directory: DataDirectory) -> None:
     writer = directory.ledger()
     add(writer, "a1", "b1", "c1")
     writer.close()
@@ -119,7 +119,7 @@ def test_a_snapshot_is_read_while_its_directory_is_served(directory: DataDirecto
         values(directory.path / "snapshots" / "second")
 
 
-def test_a_snapshot_without_its_records_is_no_snapshot(tmp_path: Path) -> None:
+def test_a_snapshot_without_its_records_is_refused(tmp_path: Path) -> None:
     from ledgerfold.storage.snapshot_folder import read_records
 
     with pytest.raises(SnapshotNotFound, match="gone"):
@@ -129,7 +129,7 @@ def test_a_snapshot_without_its_records_is_no_snapshot(tmp_path: Path) -> None:
         values(tmp_path)
 
 
-def test_the_compacted_view_and_what_follows_it(directory: DataDirectory) -> None:
+def test_the_compacted_view_and_later_entries_are_read(directory: DataDirectory) -> None:
     raw = directory.ledger()
     add(raw, "a1", "b1", "a2", "c1")
     raw.close()
@@ -201,7 +201,7 @@ def test_partitions_are_read_one_after_the_other(directory: DataDirectory) -> No
     assert values(directory, "t-partition-1") == ["p1"]
 
 
-def test_damage_is_an_error_that_follows_what_is_good(directory: DataDirectory) -> None:
+def test_damage_is_raised_after_the_intact_rows(directory: DataDirectory) -> None:
     writer = directory.ledger()
     add(writer, "a1", "b1")
     writer.seal_segment()
@@ -244,7 +244,7 @@ def test_entries_without_a_record_are_an_error(directory: DataDirectory) -> None
         values(directory)
 
 
-def test_what_is_not_there(directory: DataDirectory, tmp_path: Path) -> None:
+def test_a_missing_topic_is_refused(directory: DataDirectory, tmp_path: Path) -> None:
     directory.stop()
     with pytest.raises(TopicNotFound, match="has no topic of that name"):
         values(directory)
@@ -268,6 +268,6 @@ def test_what_is_not_there(directory: DataDirectory, tmp_path: Path) -> None:
         {"data": "d", "isolation": "some"},
     ],
 )
-def test_odd_arguments(arguments: dict[str, Any]) -> None:
+def test_invalid_arguments_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
         frames.read("t", **arguments)

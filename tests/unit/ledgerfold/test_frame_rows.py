@@ -221,7 +221,7 @@ def test_filters_and_columns(
     ]
 
 
-def test_offsets_outside_of_the_part_are_left_out() -> None:
+def test_offsets_outside_of_the_range_are_excluded() -> None:
     batch = build_columns([b"a"] * 4, [b"v"] * 4, [1] * 4, base_offset=10)
     data = stamp(kafka_entry_of(batch, sequence_id=1, publish_time_ms=1), 1, 0, 1, 1)
     part = MemoryPart([StoredEntry(read_header(data), data)], is_kafka=True)
@@ -251,7 +251,7 @@ def test_offsets_outside_of_the_part_are_left_out() -> None:
         ),
     ],
 )
-def test_columns_that_do_not_match_are_damage(keys: dict[str, Any], values: dict[str, Any]) -> None:
+def test_inconsistent_columns_are_damage(keys: dict[str, Any], values: dict[str, Any]) -> None:
     """Arrow would follow them into other memory."""
     good_keys = {
         "key_offsets": to_column("I", [0, 1]),
@@ -272,7 +272,7 @@ def test_a_codec_of_a_later_build_is_refused() -> None:
         read(MemoryPart([StoredEntry(read_header(data), data)]))
 
 
-def test_a_header_alone_has_no_rows() -> None:
+def test_a_batch_without_records_has_no_rows() -> None:
     """A cleaning leaves it of a batch whose producer is still known."""
     batch = build_columns([b"a"], [b"v"], [1], base_offset=10)
     header = read_batch_header(batch)._replace(record_count=0)

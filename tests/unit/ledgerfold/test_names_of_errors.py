@@ -46,7 +46,7 @@ WITHOUT_COUNTERPART = words(
 )
 
 
-def test_nobody_needs_another_module_to_catch_an_error() -> None:
+def test_every_error_is_a_name_of_the_package() -> None:
     """The whole tree of storage/errors.py is there."""
     classes = {name: cls for name, cls in vars(tree).items() if inspect.isclass(cls)}
     ours = {name for name, cls in classes.items() if cls.__module__ == tree.__name__}
@@ -56,7 +56,7 @@ def test_nobody_needs_another_module_to_catch_an_error() -> None:
     }
 
 
-def test_every_name_of_pulsars_is_there_or_has_no_counterpart() -> None:
+def test_every_error_name_of_pulsar_exists_or_has_no_counterpart() -> None:
     """The existing ones are also attributes of the client's module."""
     there = PULSAR_NAMES - WITHOUT_COUNTERPART
     assert PULSAR_NAMES >= WITHOUT_COUNTERPART
@@ -69,7 +69,7 @@ def test_every_name_of_pulsars_is_there_or_has_no_counterpart() -> None:
 
 @pytest.mark.parametrize("url", ["", "http://127.0.0.1:7650", "ledgerfold://"])
 @pytest.mark.parametrize("make", [ledgerfold.Client, ledgerfold.aio.Client, Admin])
-def test_invalid_addresses_of_a_broker(make: type, url: str) -> None:
+def test_invalid_broker_addresses(make: type, url: str) -> None:
     """They are refused without a connection."""
     with pytest.raises(ledgerfold.InvalidUrl) as caught:
         make(url)

@@ -45,7 +45,7 @@ def python(program: str) -> str:
     return done.stdout
 
 
-def test_every_name_is_there() -> None:
+def test_every_public_name_exists() -> None:
     """And each is offered for completion."""
     for name in ledgerfold.__all__:
         assert getattr(ledgerfold, name) is not None
@@ -53,7 +53,7 @@ def test_every_name_is_there() -> None:
     assert set(ledgerfold.__all__) > PULSAR_NAMES
 
 
-def test_a_name_that_is_not_there() -> None:
+def test_an_unknown_name_raises() -> None:
     """The error is Python's."""
     with pytest.raises(AttributeError, match="module 'ledgerfold' has no attribute 'Schemer'"):
         _ = ledgerfold.Schemer  # type: ignore[attr-defined]
@@ -62,7 +62,7 @@ def test_a_name_that_is_not_there() -> None:
 @pytest.mark.parametrize(
     "module", ["storage.ledger", "compactor.job.tasks", "errors", "version", "broker.cli.main"]
 )
-def test_modules_without_a_client_load_none(module: str) -> None:
+def test_modules_that_need_no_client_import_none(module: str) -> None:
     """Spark's Python workers, readers of files and the command line's help start quickly."""
     program = (
         f"import sys, ledgerfold.{module}\n"
@@ -82,7 +82,7 @@ def test_modules_without_a_client_load_none(module: str) -> None:
         "from ledgerfold.testing import Broker",
     ],
 )
-def test_grpc_is_told_of_forks_before_it_is_loaded(statement: str) -> None:
+def test_fork_support_of_grpc_is_set_before_its_import(statement: str) -> None:
     """However the client is imported; the user's environment takes precedence."""
     ask = "import os; print(os.environ.get('GRPC_ENABLE_FORK_SUPPORT'))"
     watch = (
@@ -98,7 +98,7 @@ def test_grpc_is_told_of_forks_before_it_is_loaded(statement: str) -> None:
     assert python(f"{own}{statement}\n{ask}") == "True\n"
 
 
-def test_the_version_is_one() -> None:
+def test_the_version_is_stated_once() -> None:
     """Compares the module, the command line and the file that packaging reads."""
     assert ledgerfold.__version__ == __version__
     assert command_line("--version").out == f"ledgerfold {__version__}\n"

@@ -57,7 +57,7 @@ def test_numeric(previous: bytes | None, current: bytes, left: bool) -> None:
     ]
     * 2
 )
-def test_numeric_is_exact(previous: str, current: str) -> None:
+def test_numeric_compares_exactly(previous: str, current: str) -> None:
     """Tests any shortcut."""
     old, new = number(previous.encode()), number(current.encode())
     left = new is None or (old is not None and old >= new)
@@ -89,7 +89,7 @@ def test_header_version(previous: str | None, current: str | None, left: bool) -
     assert not keeps_left(HeaderVersion("v"), None, said(current))
 
 
-def test_newest_and_keep_first() -> None:
+def test_newest_first_and_keep_first() -> None:
     value, tombstone = Said("k", b"1"), Said("k", b"")
     assert not keeps_left(Newest(), value, value)
     assert not keeps_left(Newest(), value, tombstone)
@@ -104,7 +104,7 @@ def test_invalid_numbers(text: str) -> None:
     assert number(text.encode()) is None
 
 
-def test_a_number_of_any_size_is_compared() -> None:
+def test_numbers_of_any_size_are_compared() -> None:
     """Beyond the digits that Python reads as an int, and exponents that it can hold."""
     large, larger = number("9" * 5000), number("1e5000")
     assert large is not None
@@ -113,7 +113,7 @@ def test_a_number_of_any_size_is_compared() -> None:
     assert number("1e" + "9" * 30) is None
 
 
-def test_settings_are_those_of_the_catalogue() -> None:
+def test_settings_equal_those_of_the_catalogue() -> None:
     """A class is made with them by name."""
     (setting,) = LISTED["header-version"].settings
     assert HeaderVersion(**{setting.name: "v"})

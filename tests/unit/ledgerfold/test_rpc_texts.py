@@ -35,7 +35,7 @@ from tests.support.odd_texts import ODD
         ),
     ],
 )
-def test_fields_too_large_for_any_request(
+def test_fields_too_large_for_any_request_are_refused(
     request_: admin_pb2.CreateTopicRequest, field: str
 ) -> None:
     """The error names the field, and fits."""
@@ -52,7 +52,7 @@ def test_fields_too_large_for_any_request(
     end=st.integers(0, 2000),
     around=st.tuples(st.text(max_size=60), st.text(max_size=60)),
 )
-def test_no_long_part_of_an_argument_is_repeated(
+def test_no_long_part_of_an_argument_is_repeated_in_an_error(
     text: str, begin: int, end: int, around: tuple[str, str]
 ) -> None:
     """As a whole, in part, raw or as Python's repr; other text stays."""
@@ -89,8 +89,8 @@ def test_an_error_fits_into_a_header(text: str) -> None:
     assert status.details.endswith("Do something else.")
 
 
-def test_a_response_that_is_too_large_is_cut() -> None:
-    """Every text in it, wherever it is."""
+def test_a_too_large_response_is_cut() -> None:
+    """Every text in it is cut, at any nesting."""
     long = "x" * (2 * TEXT_CHARACTERS_MAX)
     response = admin_pb2.GetCompactionStatusResponse(last_error=long)
     response.run.strategy_settings[long] = long

@@ -85,7 +85,7 @@ def tree(path: Path) -> set[str]:
     return {str(each.relative_to(path)) for each in (path / "ledgers").rglob("*")}
 
 
-def test_a_topic_has_the_same_ids_and_records(source: Path, tmp_path: Path) -> None:
+def test_an_imported_topic_has_the_same_ids_and_records(source: Path, tmp_path: Path) -> None:
     before = frames.read("t", data=source)
     code, file = export(source)
     assert code == 0
@@ -135,7 +135,7 @@ def test_a_partitioned_topic(tmp_path: Path) -> None:
     assert imported(file, tmp_path / "new") == 5
 
 
-def test_what_is_in_the_way_is_kept(
+def test_existing_topics_and_files_are_kept(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, file = export(source)
@@ -154,7 +154,7 @@ def test_what_is_in_the_way_is_kept(
     assert imported(tmp_path / "absent", tmp_path / "new") == 3
 
 
-def test_a_kafka_topic_has_an_export_of_its_own(source: Path, tmp_path: Path) -> None:
+def test_a_kafka_topic_has_a_separate_export(source: Path, tmp_path: Path) -> None:
     made = DataDirectory(source)
     with made.metadata.batch() as batch:
         batch.put(TopicRecord(name="persistent://public/default/k", kafka={}))

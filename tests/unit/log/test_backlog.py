@@ -21,7 +21,7 @@ def counted(ledgers: dict[int, int], after: Position, upto: Position) -> int:
     )
 
 
-def test_sums_count_as_one_by_one() -> None:
+def test_sums_agree_with_counting_one_by_one() -> None:
     """Positions in ledgers, between them, in trimmed ones, before and after all."""
     rng = random.Random(7)
     for _ in range(200):
@@ -55,7 +55,7 @@ class CountingLog(MemoryLog):
         return Position(99, 999)
 
 
-def test_a_backlog_goes_through_the_ledgers_once_whatever_is_acknowledged() -> None:
+def test_computing_a_backlog_visits_each_ledger_once() -> None:
     """Ten thousand ranges, also if only a few entries are skipped."""
     log = CountingLog()
     cursor = Cursor(Position(0, -1))

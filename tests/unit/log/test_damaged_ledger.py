@@ -65,7 +65,7 @@ def test_a_topic_with_damage_is_served(at: int) -> None:
 
 
 @pytest.mark.parametrize("at", PLACES)
-def test_a_compaction_over_damage_fails_and_trimming_leaves_it(at: int) -> None:
+def test_a_compaction_over_damage_fails_and_trimming_keeps_the_ledger(at: int) -> None:
     """The run names the damage. The ledger stays, though every cursor has passed it."""
     lab, ledger_id = damaged_lab(entry=2 if at > 0 else 3, at=at)
     publish(lab, b"later")
@@ -83,7 +83,7 @@ def test_a_compaction_over_damage_fails_and_trimming_leaves_it(at: int) -> None:
     lab.stop()
 
 
-def test_trimming_leaves_a_damaged_ledger_that_all_have_passed() -> None:
+def test_trimming_keeps_a_damaged_ledger_that_every_cursor_has_passed() -> None:
     """Earlier ledgers are deleted: oldest first, up to the first that must stay."""
     lab = BrokerLab()
     ledgers = []

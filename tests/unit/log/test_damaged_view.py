@@ -85,7 +85,9 @@ def values(lab: BrokerLab, *, compacted: bool) -> list[bytes]:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_whoever_looks_for_it_gets_an_error_that_names_it(lab: BrokerLab, damage: Damage) -> None:
+def test_reads_of_a_damaged_view_fail_with_an_error_that_names_it(
+    lab: BrokerLab, damage: Damage
+) -> None:
     """Never an empty answer, nor a wrong one: reads, the last id, a seek by time, and a run."""
     ledger_id = damaged(lab, damage)
     topic = lab.topic
@@ -101,7 +103,7 @@ def test_whoever_looks_for_it_gets_an_error_that_names_it(lab: BrokerLab, damage
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_who_reads_raw_notices_nothing(lab: BrokerLab, damage: Damage) -> None:
+def test_raw_readers_are_not_affected(lab: BrokerLab, damage: Damage) -> None:
     """Neither do publishers, consumers and seeks."""
     damaged(lab, damage)
     lab.publish(MESSAGES)
@@ -112,7 +114,9 @@ def test_who_reads_raw_notices_nothing(lab: BrokerLab, damage: Damage) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_the_way_back_is_to_give_it_up_and_compact_again(lab: BrokerLab, damage: Damage) -> None:
+def test_deleting_the_compaction_cursor_and_compacting_recovers(
+    lab: BrokerLab, damage: Damage
+) -> None:
     """At once, and after a restart; raw entries are compacted again."""
     damaged(lab, damage)
     with pytest.raises(CompactedLedgerDamaged):
@@ -128,7 +132,7 @@ def test_the_way_back_is_to_give_it_up_and_compact_again(lab: BrokerLab, damage:
 
 @pytest.mark.parametrize("profile", ["documented", "pulsar-4"])
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_the_advice_of_the_error_works_when_it_is_followed(
+def test_following_the_advice_of_the_error_works(
     lab: BrokerLab, damage: Damage, profile: str
 ) -> None:
     """Step by step, in each profile, also after a failed run: no step is refused."""
@@ -148,7 +152,7 @@ def test_the_advice_of_the_error_works_when_it_is_followed(
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_the_other_advice_is_to_repair(lab: BrokerLab, damage: Damage) -> None:
+def test_repairing_offline_works(lab: BrokerLab, damage: Damage) -> None:
     """With the broker stopped. Nothing is lost here: raw ledgers have it all, or the files do."""
     damage(lab)
     lab.stop()
@@ -165,7 +169,7 @@ def test_the_other_advice_is_to_repair(lab: BrokerLab, damage: Damage) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_internal_stats_tell_of_the_damage(lab: BrokerLab, damage: Damage) -> None:
+def test_internal_stats_show_the_damage(lab: BrokerLab, damage: Damage) -> None:
     """Missing files and records are known at once, other damage once it was read."""
     ledger_id = lab.topic.record.compacted.ledger_id
     assert "damage" not in internal_stats(lab.broker, lab.topic)["compactedLedger"]
@@ -177,13 +181,13 @@ def test_internal_stats_tell_of_the_damage(lab: BrokerLab, damage: Damage) -> No
     assert f"compacted ledger {ledger_id} of {TOPIC} cannot be read" in shown["damage"]
 
 
-def test_internal_stats_look_for_the_files(lab: BrokerLab) -> None:
+def test_internal_stats_check_the_files(lab: BrokerLab) -> None:
     """Tests a ledger that vanished while the topic was loaded, and was not read since."""
     remove_file(lab)
     assert "damage" in internal_stats(lab.broker, lab.topic)["compactedLedger"]
 
 
-def test_files_that_were_restored_are_read_again(lab: BrokerLab) -> None:
+def test_restored_files_are_read_again(lab: BrokerLab) -> None:
     """After an unload, missing files are looked up again."""
     path = file_of_compacted(lab)
     with lab.files.map(path) as view:
@@ -204,7 +208,7 @@ def test_a_topic_with_a_missing_compacted_ledger_can_be_deleted(lab: BrokerLab) 
     assert (lab.metadata.topic(TOPIC), lab.metadata.ledgers()) == (None, [])
 
 
-def test_a_loss_that_nobody_has_met_yet_is_found_by_the_next_run(lab: BrokerLab) -> None:
+def test_the_next_run_detects_an_undetected_loss(lab: BrokerLab) -> None:
     """Without a reload, and before the worker is asked."""
     lab.publish(MESSAGES)
     remove_file(lab)
@@ -213,7 +217,7 @@ def test_a_loss_that_nobody_has_met_yet_is_found_by_the_next_run(lab: BrokerLab)
     assert run.error_reason == "COMPACTED_LEDGER_DAMAGED"
 
 
-def test_the_way_back_in_pulsar_4_needs_a_load_after_a_failed_run(lab: BrokerLab) -> None:
+def test_in_pulsar_4_recovery_after_a_failed_run_needs_a_load(lab: BrokerLab) -> None:
     """Until then the failed run prevents deleting `__compaction` (PROFILES.md, 7.1)."""
     damaged(lab, remove_file)
     lab.topic.record.policies.emulation.CopyFrom(Settings(profile="pulsar-4"))
@@ -226,7 +230,7 @@ def test_the_way_back_in_pulsar_4_needs_a_load_after_a_failed_run(lab: BrokerLab
     assert values(lab, compacted=True) == [b"2"]
 
 
-def test_a_start_behind_a_batch_that_is_damaged_is_behind_it(lab: BrokerLab) -> None:
+def test_a_start_after_a_damaged_batch_skips_it(lab: BrokerLab) -> None:
     """Without a batch index the start is after the whole batch."""
     lab.publish([([Message(b"a", b"3"), Message(b"b", b"1")], True)])
     last = lab.topic.log.positions.last()
@@ -239,7 +243,7 @@ def test_a_start_behind_a_batch_that_is_damaged_is_behind_it(lab: BrokerLab) -> 
     assert lab.run(lab.topic.log.search.resolve_start(start, False)) == (last.next, True)
 
 
-def test_a_start_within_a_batch_that_is_damaged_passes_nothing_over(lab: BrokerLab) -> None:
+def test_a_start_within_a_damaged_batch_raises(lab: BrokerLab) -> None:
     """The messages after its first one are still due: a read raises the damage. Batches had been
     damaged only in front of starts without an index.
     """

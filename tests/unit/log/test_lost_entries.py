@@ -68,7 +68,7 @@ def read(lab: BrokerLab, start: Position = EARLIEST, *, compacted: bool = False)
     return [each.message.value for each in lab.read(start, read_compacted=compacted)]
 
 
-def test_the_ledger_is_as_the_test_wants_it(lab: BrokerLab) -> None:
+def test_the_ledger_has_the_lost_entries_that_the_test_expects(lab: BrokerLab) -> None:
     record = lab.metadata.ledger(1)
     assert record is not None
     assert [(each.first_entry_id, each.last_entry_id) for each in record.lost] == [
@@ -79,7 +79,7 @@ def test_the_ledger_is_as_the_test_wants_it(lab: BrokerLab) -> None:
     assert len(record.segments) > 3
 
 
-def test_every_good_entry_is_read_and_has_more_is_right(lab: BrokerLab) -> None:
+def test_every_intact_entry_is_read_and_has_more_is_correct(lab: BrokerLab) -> None:
     """From the beginning, and from each position, lost or not. (`read` checks "has more".)"""
     assert read(lab) == [value(each) for each in good()]
     for start in range(ENTRIES):
@@ -87,7 +87,7 @@ def test_every_good_entry_is_read_and_has_more_is_right(lab: BrokerLab) -> None:
         assert read(lab, Position(1, start)) == expected
 
 
-def test_a_subscription_is_done_when_it_has_had_what_there_is(lab: BrokerLab) -> None:
+def test_a_subscription_has_no_backlog_after_the_existing_entries(lab: BrokerLab) -> None:
     """Lost entries cannot be acknowledged: the backlog excludes them, and mark-delete skips
     them.
     """
@@ -126,7 +126,7 @@ def skip_messages_of(topic: Topic, count: int) -> int:
     return skip_messages(topic, topic.subscriptions["s"], count)
 
 
-def test_a_seek_into_a_gap_goes_on_behind_it(lab: BrokerLab) -> None:
+def test_a_seek_into_a_gap_continues_after_it(lab: BrokerLab) -> None:
     """By id, and by the id behind it."""
     for wanted in (3, 4, 5):
         at = MessageId(ledger_id=1, entry_id=wanted, batch_index=-1)
@@ -136,7 +136,7 @@ def test_a_seek_into_a_gap_goes_on_behind_it(lab: BrokerLab) -> None:
         assert first.message.value == value(5)
 
 
-def test_a_seek_to_the_next_ledger_leaves_nothing_behind(lab: BrokerLab) -> None:
+def test_a_seek_to_the_next_ledger_leaves_no_entry_before_it(lab: BrokerLab) -> None:
     """Its mark-delete is the last entry that exists of the ledger before (entry 10)."""
     next_ledger = lab.topic.log.positions.last().ledger_id
     at = MessageId(ledger_id=next_ledger, entry_id=0, batch_index=-1)

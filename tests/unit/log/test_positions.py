@@ -64,20 +64,20 @@ def writer(ledger_id: int) -> LedgerWriter:
         (LATEST, LATEST),
     ],
 )
-def test_a_position_without_an_entry_stands_for_the_next(
+def test_a_position_without_an_entry_means_the_next_entry(
     position: tuple[int, int], existing: tuple[int, int]
 ) -> None:
     positions = Setting({2: 2, 5: 0, 7: 1}).positions
     assert positions.existing(Position(*position)) == existing
 
 
-def test_an_empty_log_was_published_up_to_its_beginning() -> None:
+def test_an_empty_log_is_published_up_to_its_beginning() -> None:
     """There is such a position, too; every log had had an entry."""
     positions = Setting({5: 0}).positions
     assert positions.last_published() == positions.last() == (5, -1)
 
 
-def test_a_ledger_that_is_still_written_may_get_more_though_another_follows() -> None:
+def test_a_ledger_being_written_may_grow_though_another_follows() -> None:
     setting = Setting({2: 2, 5: 0})
     assert setting.positions.next(Position(2, 1)) == (5, 0)
     setting.writers.open = writer(2)
@@ -94,7 +94,7 @@ def test_the_end_of_an_empty_log_is_before_entries_in_flight() -> None:
     assert setting.positions.last() == (2, 0)
 
 
-def test_the_last_entry_is_known_when_it_is_gone() -> None:
+def test_the_last_entry_is_known_after_its_deletion() -> None:
     setting = Setting({2: 2, 5: 0})
     setting.positions.forget([2])
     assert setting.positions.last() == (5, -1)

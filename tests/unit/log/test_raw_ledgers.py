@@ -83,9 +83,7 @@ def fill(lab: BrokerLab, ledgers: int) -> None:
     lab.settle()
 
 
-def test_publishing_and_rolling_asks_for_none_of_the_other_ledgers(
-    lab: BrokerLab, counts: Counts
-) -> None:
+def test_publishing_and_rolling_read_no_other_ledger(lab: BrokerLab, counts: Counts) -> None:
     """Trimming and the threshold look after each roll; each closed ledger is read in once."""
     assert len(lab.topic.log.ledgers.ids) >= LEDGERS
     lab.topic.subscriptions["s"].pass_over(lab.topic.log.positions.last())
@@ -94,7 +92,7 @@ def test_publishing_and_rolling_asks_for_none_of_the_other_ledgers(
     assert counts.records <= 5
 
 
-def test_reading_makes_a_reader_a_ledger_and_reads_no_record(
+def test_reading_creates_one_reader_per_ledger_and_reads_no_record(
     lab: BrokerLab, counts: Counts
 ) -> None:
     """However often, and however few readers are kept."""
@@ -128,7 +126,7 @@ def test_metrics_of_a_topic_need_neither_readers_nor_records(
     assert (counts.readers, counts.records) == (0, 0)
 
 
-def test_after_a_restart_the_same_is_known(lab: BrokerLab, counts: Counts) -> None:
+def test_a_restart_finds_the_same_figures(lab: BrokerLab, counts: Counts) -> None:
     """The load reads each record once; trimmed ledgers are forgotten."""
     before = [each.ledger_id for each in lab.topic.log.ledgers.records() if each.segments]
     sums = lab.topic.log.ledgers.sums()
@@ -203,7 +201,7 @@ def trimmed(
     return deletable
 
 
-def test_it_answers_as_if_it_went_through_them_all() -> None:
+def test_cached_figures_equal_traversed_ones() -> None:
     """Ledgers are added, closed and trimmed: counts, bytes, trimming."""
     rng = random.Random(11)
     for _ in range(examples(150)):

@@ -108,7 +108,7 @@ def test_a_consumer_misses_nothing(profile: str, reads: int) -> None:
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("read_compacted", [True, False])
-def test_entries_read_from_an_unloaded_topic_are_not_sent(
+def test_entries_read_from_an_unloaded_topic_are_discarded(
     profile: str, read_compacted: bool
 ) -> None:
     """No error is sent either: a run may have committed since, and deleted the files being read."""
@@ -130,7 +130,7 @@ def test_entries_read_from_an_unloaded_topic_are_not_sent(
     cold.lab.stop()
 
 
-def test_the_last_message_is_not_looked_for_in_a_topic_that_is_unloaded() -> None:
+def test_the_last_message_of_an_unloaded_topic_is_not_searched() -> None:
     """A compacted ledger that went since is no damage."""
     lab = lab_of("documented")
     assert lab.compact() is not None
@@ -154,7 +154,7 @@ def test_the_last_message_is_not_looked_for_in_a_topic_that_is_unloaded() -> Non
     lab.stop()
 
 
-def test_entries_read_ahead_are_dropped_when_a_run_commits() -> None:
+def test_a_commit_drops_prefetched_entries() -> None:
     """A reader with one permit sees no more of the old view than a consumer."""
     lab = lab_of("pulsar-4")
     call = lab.reader(EARLIEST, read_compacted=True)
@@ -167,7 +167,7 @@ def test_entries_read_ahead_are_dropped_when_a_run_commits() -> None:
     lab.stop()
 
 
-def test_who_keeps_the_view_it_began_with_gets_all_of_it() -> None:
+def test_a_reader_that_keeps_its_view_gets_all_of_it() -> None:
     """It also gets the later tombstones: otherwise, messages that it received would never be
     deleted.
     """
@@ -182,7 +182,7 @@ def test_who_keeps_the_view_it_began_with_gets_all_of_it() -> None:
     lab.stop()
 
 
-def test_latest_is_before_entries_in_flight_to_the_disk() -> None:
+def test_latest_is_before_entries_being_written() -> None:
     """Also if another ledger already follows theirs."""
     lab = BrokerLab()
     held = HeldExecutor()
@@ -206,7 +206,7 @@ def test_latest_is_before_entries_in_flight_to_the_disk() -> None:
     lab.stop()
 
 
-def test_a_reader_at_the_end_of_a_ledger_that_goes_misses_no_deletion() -> None:
+def test_a_reader_at_the_end_of_a_trimmed_ledger_gets_every_deletion() -> None:
     """It had read all of it; later entries are kept for it after every commit."""
     lab = lab_of("documented")
     call = lab.reader(EARLIEST, read_compacted=True)
@@ -225,7 +225,7 @@ def test_a_reader_at_the_end_of_a_ledger_that_goes_misses_no_deletion() -> None:
     lab.stop()
 
 
-def test_a_reader_of_a_view_whose_raw_ledgers_went_before_the_load_misses_no_deletion() -> None:
+def test_a_reader_whose_raw_ledgers_were_trimmed_before_the_load_gets_every_deletion() -> None:
     """It has passed that ledger, whose end is unknown now."""
     lab = lab_of("documented")
     assert lab.compact() is not None

@@ -54,7 +54,7 @@ class Lab:
         return [each.name for each in self.metadata.topics()]
 
 
-def test_changes_that_wait_for_the_disk_share_the_next_write() -> None:
+def test_waiting_changes_share_the_next_write() -> None:
     async def write() -> None:
         lab = Lab()
         tasks = await lab.begin("a", "b", "c")
@@ -84,7 +84,7 @@ def test_changes_that_share_a_failed_write_all_fail() -> None:
     asyncio.run(write())
 
 
-def test_a_change_that_nobody_waits_for_is_written_all_the_same() -> None:
+def test_a_cancelled_change_is_still_written() -> None:
     """Its caller was cancelled; the others get their answers."""
 
     async def write() -> None:
@@ -99,7 +99,7 @@ def test_a_change_that_nobody_waits_for_is_written_all_the_same() -> None:
     asyncio.run(write())
 
 
-def test_an_empty_change_waits_for_nothing() -> None:
+def test_an_empty_change_is_not_written() -> None:
     async def write() -> None:
         lab = Lab()
         await lab.writes.write(lab.writes.begin())

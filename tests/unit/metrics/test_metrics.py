@@ -69,7 +69,7 @@ def samples(lab: BrokerLab, reader: MetricsReader) -> Samples:
     }
 
 
-def test_the_document_is_the_catalogue() -> None:
+def test_the_document_lists_exactly_the_catalogue() -> None:
     """Name, type, unit, labels and meaning of every metric, in order."""
     row_pattern = r"^\| `([^`]+)` \| (.*?) \| (.*?) \| (.*?) \| (.*) \|$"
     rows = re.findall(row_pattern, DOCUMENT, re.MULTILINE)
@@ -80,7 +80,7 @@ def test_the_document_is_the_catalogue() -> None:
     ]
 
 
-def test_names_end_as_prometheus_wants_it() -> None:
+def test_names_have_prometheus_suffixes() -> None:
     """Counters in _total; names are unique."""
     names = [each.name for each in all_metrics()]
     assert len(set(names)) == len(names)
@@ -104,7 +104,7 @@ def test_the_figures_of_a_topic(lab: BrokerLab, reader: MetricsReader) -> None:
     assert after["pulsar_out_messages_total/s"] == 3
 
 
-def test_a_run_tells_once_it_has_ended_and_goes_with_its_topic(
+def test_metrics_of_runs_appear_after_the_first_and_end_with_the_topic(
     lab: BrokerLab, reader: MetricsReader
 ) -> None:
     """MET-10: after the deletion there is no sample, nor for a new topic of that name."""
@@ -122,7 +122,9 @@ def test_a_run_tells_once_it_has_ended_and_goes_with_its_topic(
     assert not [name for name in samples(lab, reader) if "compaction" in name]
 
 
-def test_the_horizon_lags_by_what_no_run_has_seen(lab: BrokerLab, reader: MetricsReader) -> None:
+def test_the_horizon_lag_counts_entries_that_no_run_has_read(
+    lab: BrokerLab, reader: MetricsReader
+) -> None:
     """Bytes and age of the entries after it; 0 if there are none. A failed run changes neither."""
     bytes_name = "ledgerfold_compaction_horizon_lag_bytes"
     seconds_name = "ledgerfold_compaction_horizon_lag_seconds"
@@ -143,7 +145,9 @@ def test_the_horizon_lags_by_what_no_run_has_seen(lab: BrokerLab, reader: Metric
     assert failed["pulsar_compaction_failed_count"] == 1
 
 
-def test_the_last_success_outlives_a_restart(lab: BrokerLab, reader: MetricsReader) -> None:
+def test_the_time_of_the_last_success_survives_a_restart(
+    lab: BrokerLab, reader: MetricsReader
+) -> None:
     """Sums start over; the time of the last success is durable. Failures do not count."""
     name = "ledgerfold_compaction_seconds_since_success"
     lab.publish(ENTRIES)
@@ -160,7 +164,7 @@ def test_the_last_success_outlives_a_restart(lab: BrokerLab, reader: MetricsRead
     assert 5 <= samples(lab, MetricsReader(lab.broker))[name] < 6
 
 
-def test_the_loop_has_its_turn_between_topics(
+def test_the_event_loop_runs_between_topics(
     lab: BrokerLab, reader: MetricsReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Topics that are unloaded in between are left out, and the others are included."""
@@ -185,7 +189,7 @@ def run(state: RunState, counts: RunCounts | None = None) -> RunRecord:
     return RunRecord(topic="t", state=state, started_ms=1000, ended_ms=3000, counts=counts)
 
 
-def test_totals_add_up_run_by_run() -> None:
+def test_totals_of_runs_add_up() -> None:
     """Failures and cancellations count, and take time; throughput is the last success's."""
     totals = CompactionTotals()
     first = RunCounts(
@@ -208,7 +212,7 @@ def test_totals_add_up_run_by_run() -> None:
     assert found.latency_counts == [4, 0, 2, *[0] * 7]
 
 
-def test_the_text_is_what_prometheus_reads() -> None:
+def test_prometheus_can_parse_the_text() -> None:
     """The parser of Prometheus' client returns every value and label."""
     name = 'persistent://public/default/a"b\\c\nd'
     subscription = SubscriptionReading("s", tuple(range(len(SUBSCRIPTION_METRICS))))

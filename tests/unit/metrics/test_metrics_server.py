@@ -57,7 +57,7 @@ def threads() -> int:
     return sum("process_request_thread" in each.name for each in threading.enumerate())
 
 
-def test_connections_have_a_limit_and_a_time(served: Served) -> None:
+def test_connections_are_limited_in_number_and_time(served: Served) -> None:
     """Silent ones, half requests, and clients that read no answer; then it serves as before."""
     assert "ledgerfold_build_info" in served.scrape()
     held = [served.connect() for _ in range(CONNECTIONS_MAX)]
@@ -77,7 +77,7 @@ def test_connections_have_a_limit_and_a_time(served: Served) -> None:
     assert "ledgerfold_streams 0" in served.scrape()
 
 
-def test_a_client_that_sends_a_byte_now_and_then(served: Served) -> None:
+def test_a_slow_client_is_disconnected(served: Served) -> None:
     """Its time still ends."""
     dripping = served.connect()
     wait_until(lambda: threads() == 1, "the connection")

@@ -22,7 +22,7 @@ COMPACT = f"{T}/compact"
         "box.lan",
     ],
 )
-def test_names_under_which_it_is_served(host: str) -> None:
+def test_allowed_host_names_are_served(host: str) -> None:
     lab = PageLab(names=("Box.LAN",))
     assert lab.ask("/", headers={"Host": host}).status == 200
     lab.close()
@@ -32,7 +32,7 @@ def test_names_under_which_it_is_served(host: str) -> None:
     "host",
     ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:7680", "", "[::1", "@"],
 )
-def test_other_names_are_refused(page: PageLab, host: str) -> None:
+def test_other_host_names_are_refused(page: PageLab, host: str) -> None:
     """A foreign name may resolve to this machine: DNS rebinding."""
     for path in ("/", T, "/static/page.js"):
         seen = page.ask(path, headers={"Host": host})
@@ -40,7 +40,7 @@ def test_other_names_are_refused(page: PageLab, host: str) -> None:
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "whatever"])
-def test_another_site_may_link_and_no_more(page: PageLab, site: str) -> None:
+def test_another_site_may_only_link(page: PageLab, site: str) -> None:
     page.publish(([Message(b"k", b"v")], False))
     link = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}
     assert page.ask(T, headers=link).status == 200
@@ -63,7 +63,7 @@ def test_another_site_may_link_and_no_more(page: PageLab, site: str) -> None:
         ({"Content-Type": "multipart/form-data; boundary=x"}, {}),
     ],
 )
-def test_a_form_of_another_page_changes_nothing(
+def test_a_form_of_another_site_changes_nothing(
     written: PageLab, headers: dict[str, str], fields: dict[str, str]
 ) -> None:
     written.publish(([Message(b"k", b"v")], False))
@@ -72,7 +72,7 @@ def test_a_form_of_another_page_changes_nothing(
     assert written.broker.compaction.history.runs() == []
 
 
-def test_without_writes_nothing_changes(page: PageLab) -> None:
+def test_a_read_only_page_changes_nothing(page: PageLab) -> None:
     page.publish(([Message(b"k", b"v")], False))
     for path in ("compact", "cancel", "clean", "messages"):
         assert page.send(f"{T}/{path}", {"key": "k", "value": "v"}).status == 403
@@ -90,7 +90,7 @@ def test_other_methods_are_refused(written: PageLab) -> None:
     assert (head.status, head.html) == (200, "")
 
 
-def test_every_answer_says_what_a_browser_may_do(written: PageLab) -> None:
+def test_every_response_has_security_headers(written: PageLab) -> None:
     for path in ("/", "/nothing", "/static/page.css", "/static/page.js", "/static/icon.svg"):
         headers = written.ask(path).headers
         policy = headers["content-security-policy"]

@@ -21,7 +21,7 @@ TURNED = "\u202egnp.exe"
 CONTROL = "a\x00b\x1b[31mc\x7f"
 
 
-def test_names_are_text(written: PageLab) -> None:
+def test_names_are_escaped(written: PageLab) -> None:
     local = f"{SCRIPT.replace('/', '')}{BREAKS_OUT}"
     name = f"persistent://public/default/{local}"
     path = f"/topics/persistent/public/default/{quote(local, safe='')}"
@@ -45,7 +45,7 @@ def test_names_are_text(written: PageLab) -> None:
     assert f'href="{path}"' in written.look("/").html
 
 
-def test_keys_and_values_are_text(written: PageLab) -> None:
+def test_keys_and_values_are_escaped(written: PageLab) -> None:
     keys = (SCRIPT, BREAKS_OUT, TURNED, CONTROL)
     written.publish(*(([Message(each.encode(), each.encode())], False) for each in keys))
     written.publish(([Message(b"\xff\xfe", bytes(range(256)) * 40)], False))
@@ -65,7 +65,7 @@ def test_keys_and_values_are_text(written: PageLab) -> None:
 
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("garbage", [b"", b"\xff" * 70, b"\x0a\xff\xff\xff\xff\x0f" * 11])
-def test_entries_that_nobody_can_open_take_a_row(codec: Codec, garbage: bytes) -> None:
+def test_undecodable_entries_have_a_row(codec: Codec, garbage: bytes) -> None:
     fields = EntryFields(
         message_count=3,
         sequence_id=0,
@@ -88,7 +88,7 @@ def test_entries_that_nobody_can_open_take_a_row(codec: Codec, garbage: bytes) -
         (b"ok\xff", "6f 6b ff", True, False),
     ],
 )
-def test_bytes_as_people_read_them(data: bytes, text: str, is_binary: bool, is_cut: bool) -> None:
+def test_bytes_are_shown_readably(data: bytes, text: str, is_binary: bool, is_cut: bool) -> None:
     assert shown_bytes(data) == (text, is_binary, is_cut, len(data))
 
 
@@ -117,7 +117,7 @@ QUERIES = (
 )
 
 
-def test_every_view_with_every_odd_thing(written: PageLab) -> None:
+def test_every_view_with_unusual_data(written: PageLab) -> None:
     written.publish(([Message(b"k", b"v")], False))
     written.run(written.broker.create_topic("persistent://public/default/k", {}))
     written.run(written.broker.create_topic("non-persistent://public/default/t"))

@@ -49,7 +49,7 @@ def test_the_list_of_topics(page: PageLab) -> None:
     assert 'class="bar"' in seen.html
 
 
-def test_topics_that_are_not_loaded_are_shown_and_stay_so(page: PageLab) -> None:
+def test_topics_that_are_not_loaded_are_shown_and_not_loaded(page: PageLab) -> None:
     filled(page)
     before = page.look("/").text
 
@@ -67,7 +67,7 @@ def test_topics_that_are_not_loaded_are_shown_and_stay_so(page: PageLab) -> None
     assert stored[0] in after
 
 
-def test_a_long_list_has_pages(page: PageLab) -> None:
+def test_a_long_list_is_paged(page: PageLab) -> None:
     for at in range(overview.TOPICS_SHOWN + 3):
         page.run(page.broker.create_topic(f"persistent://public/default/many-{at:03}"))
     first = page.look("/")
@@ -101,7 +101,7 @@ def test_a_topic(page: PageLab) -> None:
     assert page.ask("/topics/elsewhere/public/default/t").status == 404
 
 
-def test_a_damaged_view_is_told(page: PageLab) -> None:
+def test_a_damaged_view_is_reported(page: PageLab) -> None:
     filled(page)
 
     def damage() -> None:
@@ -113,7 +113,7 @@ def test_a_damaged_view_is_told(page: PageLab) -> None:
     assert "7/00000000000000000000.log" in page.look("/").text
 
 
-def test_explain_tells_a_keys_history(page: PageLab) -> None:
+def test_explain_shows_the_history_of_a_key(page: PageLab) -> None:
     filled(page)
     seen = page.look(f"{T}/explain?by=text&of=apple")
     assert "3 versions, newest first" in seen.text
@@ -128,7 +128,7 @@ def test_explain_tells_a_keys_history(page: PageLab) -> None:
     assert page.ask("/topics/persistent/public/default/nope/explain").status == 404
 
 
-def test_what_if_draws_strategies_and_schedules(page: PageLab) -> None:
+def test_what_if_plots_strategies_and_schedules(page: PageLab) -> None:
     """The compactor in memory only notes what it was asked: it is given an answer."""
     filled(page)
     assert "Strategies" in page.look(f"{T}/what-if").text

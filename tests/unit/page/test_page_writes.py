@@ -20,7 +20,7 @@ def create(page: PageLab) -> None:
     page.run(page.broker.create_topic("persistent://public/default/t"))
 
 
-def test_what_is_published_is_shown(written: PageLab) -> None:
+def test_a_published_message_is_shown(written: PageLab) -> None:
     create(written)
     sent = written.send(f"{T}/messages", {"key": "k1", "value": "one\r\ntwo"})
     assert sent.status == 303, sent.text
@@ -50,13 +50,13 @@ def test_a_message_without_a_key_and_a_tombstone(written: PageLab) -> None:
 
 
 @pytest.mark.parametrize(("key", "value"), [("k", "v" * 70_000), ("k" * 9_000, "v")])
-def test_what_is_too_long_by_hand(written: PageLab, key: str, value: str) -> None:
+def test_too_long_forms_are_refused(written: PageLab, key: str, value: str) -> None:
     create(written)
     assert written.send(f"{T}/messages", {"key": key, "value": value}).status == 413
     assert written.run(_read(written)) == []
 
 
-def test_a_topic_that_requires_a_schema_refuses_what_has_none(written: PageLab) -> None:
+def test_a_topic_with_a_required_schema_refuses_messages_without_one(written: PageLab) -> None:
     create(written)
     name = "persistent://public/default/t"
 
@@ -73,13 +73,13 @@ def test_a_topic_that_requires_a_schema_refuses_what_has_none(written: PageLab) 
     assert written.run(_read(written)) == []
 
 
-def test_no_form_creates_a_topic(written: PageLab) -> None:
+def test_publishing_by_a_form_creates_no_topic(written: PageLab) -> None:
     assert written.send(f"{T}/messages", {"key": "k", "value": "v"}).status == 404
     assert written.send(f"{T}/compact", {}).status == 404
     assert written.broker.names.listed() == []
 
 
-def test_messages_have_pages_which_continue_within_a_batch(written: PageLab) -> None:
+def test_messages_are_paged_across_batches(written: PageLab) -> None:
     """None is left out, none is shown twice."""
     batch = [Message(b"k%d" % at, b"<%d>" % at) for at in range(2 * MESSAGES_SHOWN)]
     written.publish(
@@ -130,7 +130,7 @@ def test_a_run_in_progress_is_shown_and_cancelled(written: PageLab) -> None:
     written.on_loop(compactor.may_go.set)
 
 
-def test_a_kafka_topic_by_hand(kafka: PageLab) -> None:
+def test_records_are_published_to_a_kafka_topic(kafka: PageLab) -> None:
     sent = kafka.send(f"{T}/messages", {"key": "a", "value": "1"})
     assert sent.headers["location"].endswith("published=0%3A0")
     assert kafka.send(f"{T}/messages", {"key": "", "value": "no key"}).status == 412

@@ -30,14 +30,14 @@ def basic(token: str, name: str = "anyone") -> dict[str, str]:
     return {"Authorization": "Basic " + b64encode(f"{name}:{token}".encode()).decode()}
 
 
-def test_a_superuser_signs_in_with_a_token_as_password(lab: PageLab, tokens: Tokens) -> None:
+def test_a_superuser_signs_in_with_a_token(lab: PageLab, tokens: Tokens) -> None:
     token = tokens.of("admin")
     for headers in (basic(token), basic(token, ""), {"Authorization": f"Bearer {token}"}):
         assert lab.ask("/", headers=headers).status == 200
 
 
 @pytest.mark.parametrize("path", ["/", T, "/static/page.css", "/nothing"])
-def test_others_see_nothing(lab: PageLab, tokens: Tokens, path: str) -> None:
+def test_other_roles_see_nothing(lab: PageLab, tokens: Tokens, path: str) -> None:
     for headers in ({}, basic("no token"), basic(""), {"Authorization": "Basic ?"}):
         refused = lab.ask(path, headers=headers)
         assert refused.status == 401
@@ -48,7 +48,7 @@ def test_others_see_nothing(lab: PageLab, tokens: Tokens, path: str) -> None:
     assert "public/default" not in refused.html
 
 
-def test_a_form_is_refused_too(lab: PageLab, tokens: Tokens) -> None:
+def test_a_form_needs_a_superuser(lab: PageLab, tokens: Tokens) -> None:
     """A session token of the page alone is no proof of a role."""
     fields = f"token={lab.token}&key=k&value=v".encode()
     headers = {
@@ -60,7 +60,7 @@ def test_a_form_is_refused_too(lab: PageLab, tokens: Tokens) -> None:
     assert lab.ask(f"{T}/publish", "POST", fields, signed).status == 403
 
 
-def test_nothing_is_asked_without_authentication(tmp_path: Path) -> None:
+def test_no_sign_in_without_authentication(tmp_path: Path) -> None:
     lab = PageLab()
     try:
         assert lab.ask("/").status == 200

@@ -40,7 +40,7 @@ def check_row(blocks: Sequence[Block]) -> None:
 
 @settings(max_examples=examples(200))
 @given(SIZES, st.lists(st.integers(0, 2**40), max_size=3), st.integers(-1, 200), st.integers(0, 9))
-def test_rows_meet_at_the_horizon(
+def test_the_rows_end_at_the_horizon(
     raw: list[int], compacted: list[int], ledger: int, entry: int
 ) -> None:
     horizon = Position(ledger, entry) if ledger >= 0 else None
@@ -68,7 +68,7 @@ def test_a_cursor_is_drawn_within_its_segment() -> None:
     assert [each.x for each in before_all.marks] == [0.0]
 
 
-def test_little_beside_much_stays_visible() -> None:
+def test_small_parts_stay_visible_next_to_large_ones() -> None:
     found = pulsar_strip(pieces([10**12, 1]), [], Position(0, 9))
     assert found.rows[-1].blocks[-1].width >= 5
 
@@ -90,7 +90,7 @@ POINTS = st.lists(st.tuples(st.integers(0, 2**41), st.integers(0, 2**50)), max_s
 
 @settings(max_examples=examples(200))
 @given(st.lists(POINTS, max_size=LINES_MAX + 2))
-def test_a_plot_stays_within_its_square(series: list[list[tuple[int, int]]]) -> None:
+def test_a_plot_stays_within_its_area(series: list[list[tuple[int, int]]]) -> None:
     plot = lines_plot([(f"line {at}", sorted(each)) for at, each in enumerate(series)])
     drawn = [each for each in series if each][:LINES_MAX]
     if plot is None:

@@ -23,7 +23,7 @@ from ledgerfold.v1.records_pb2 import CompactionStrategy, Policies
 BROKER = broker_policies(BrokerSettings(data_dir=Path("unused")))
 
 
-def test_thr_03_topic_over_namespace_over_broker() -> None:
+def test_thr_03_topic_overrides_namespace_and_broker() -> None:
     """The nearest level that sets the threshold counts, and an explicit 0 is set."""
     unset, one = Policies(), Policies(compaction_threshold_bytes=1)
     zero = Policies(compaction_threshold_bytes=0)
@@ -70,7 +70,7 @@ def test_thr_17_values_below_the_least_are_refused(policies: Policies) -> None:
 
 
 @pytest.mark.parametrize(("time_ms", "size_bytes"), [(0, 5), (5, 0), (0, -1), (-1, 0)])
-def test_retention_of_zero_beside_another_limit_is_refused(time_ms: int, size_bytes: int) -> None:
+def test_zero_retention_with_another_limit_is_refused(time_ms: int, size_bytes: int) -> None:
     """As Pulsar does (HTTP 400); also when the two are set one after the other."""
     time, size = Policies(retention_ms=time_ms), Policies(retention_bytes=size_bytes)
     both = Policies(retention_ms=time_ms, retention_bytes=size_bytes)
@@ -84,7 +84,7 @@ def test_no_limit_is_a_valid_retention() -> None:
     check_policies(Policies(retention_ms=-1, retention_bytes=-1))
 
 
-def test_thr_01_set_and_remove_leave_the_other_fields_alone() -> None:
+def test_thr_01_set_and_remove_change_only_their_fields() -> None:
     """An update changes only the fields that it names."""
     current = updated_policies(Policies(retention_ms=3), Policies(compaction_threshold_bytes=9), ())
     assert current == Policies(retention_ms=3, compaction_threshold_bytes=9)
@@ -100,13 +100,13 @@ def test_an_unknown_name_is_refused(name: str) -> None:
         updated_policies(Policies(), Policies(), [name])
 
 
-def test_setting_and_removing_at_once_is_refused() -> None:
+def test_setting_and_removing_in_one_request_is_refused() -> None:
     """The order would decide, and a message has none."""
     with pytest.raises(InvalidRequest, match="at once"):
         updated_policies(Policies(), Policies(retention_ms=1), ["retention_ms"])
 
 
-def test_a_strategy_is_one_value_of_its_level() -> None:
+def test_a_strategy_belongs_to_one_level() -> None:
     """A level's settings never mix with another level's strategy."""
     namespace = Policies(compaction_strategy=CompactionStrategy(name="keep-n", settings={"n": "3"}))
     topic = Policies(compaction_strategy=CompactionStrategy(name="newest"))
@@ -122,7 +122,7 @@ def test_a_strategy_is_one_value_of_its_level() -> None:
     assert updated_policies(changed, Policies(), ["compaction_strategy"]) == Policies()
 
 
-def test_strategies_under_pulsars_names() -> None:
+def test_pulsars_strategy_names_are_accepted() -> None:
     """They are kept under Ledgerfold's names; of a user-defined name only the form can be checked
     here.
     """
@@ -141,7 +141,7 @@ def test_strategies_under_pulsars_names() -> None:
         ("event-time", {"n": "1"}, "has no setting 'n'; it has none"),
     ],
 )
-def test_strategies_that_cannot_be(name: str, settings: dict[str, str], why: str) -> None:
+def test_invalid_strategies_are_refused(name: str, settings: dict[str, str], why: str) -> None:
     """They are refused, and the previous one stays."""
     current = Policies(compaction_strategy=CompactionStrategy(name="newest"))
     asked = Policies(compaction_strategy=CompactionStrategy(name=name, settings=settings))

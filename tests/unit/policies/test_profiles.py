@@ -29,11 +29,11 @@ from ledgerfold.v1.records_pb2 import Policies
 TABLE = Path(__file__).parents[3] / "docs" / "PROFILES.md"
 
 
-def test_nothing_set_is_the_documented_profile() -> None:
+def test_the_default_is_the_documented_profile() -> None:
     assert emulation(Settings(), Settings()) == PROFILES[DOCUMENTED] == Emulation()
 
 
-def test_a_level_that_names_a_profile_starts_over_from_it() -> None:
+def test_a_profile_resets_the_fields_of_lower_levels() -> None:
     """The namespace's profile hides the broker's single fields; its fields count."""
     broker = Settings(profile=PULSAR_4, exact_backlog=True)
     namespace = Settings(profile=PULSAR_4, partitioned_status=True)
@@ -41,13 +41,13 @@ def test_a_level_that_names_a_profile_starts_over_from_it() -> None:
     assert (values.exact_backlog, values.partitioned_status) == (False, True)
 
 
-def test_fields_without_a_profile_change_what_the_level_below_gave() -> None:
+def test_single_fields_override_the_lower_level() -> None:
     values = emulation(Settings(profile=PULSAR_4), Settings(exact_backlog=True))
     assert values.exact_backlog
     assert not values.skip_run_without_new_data
 
 
-def test_effective_policies_carry_every_field_as_it_is_in_force() -> None:
+def test_effective_policies_have_every_field() -> None:
     topic = Policies(emulation=Settings(exact_backlog=True))
     namespace = Policies(emulation=Settings(profile=PULSAR_4))
     applied = effective_policies(topic, namespace, Policies()).emulation
@@ -55,7 +55,7 @@ def test_effective_policies_carry_every_field_as_it_is_in_force() -> None:
     assert applied == in_force(emulation(namespace.emulation, topic.emulation))
 
 
-def test_setting_a_profile_unsets_the_fields_beside_the_old_one() -> None:
+def test_setting_a_profile_unsets_single_fields() -> None:
     current = Policies(retention_ms=5, emulation=Settings(exact_backlog=False))
     changed = updated_policies(current, Policies(emulation=Settings(profile=PULSAR_4)), ())
     assert changed == Policies(retention_ms=5, emulation=Settings(profile=PULSAR_4))
@@ -68,30 +68,30 @@ def test_one_field_can_be_removed() -> None:
 
 
 @pytest.mark.parametrize("name", ["emulation.nonsense", "other.exact_backlog", "emulations"])
-def test_removing_what_there_is_not_is_refused(name: str) -> None:
+def test_removing_an_unset_field_is_refused(name: str) -> None:
     with pytest.raises(InvalidRequest, match="Unknown policy"):
         updated_policies(Policies(), Policies(), [name])
 
 
 @pytest.mark.parametrize("change", ["nonsense=true", "exact_backlog=1", "exact_backlog"])
-def test_a_change_that_makes_no_sense_is_refused(change: str) -> None:
+def test_a_contradictory_change_is_refused(change: str) -> None:
     with pytest.raises(InvalidRequest, match="exact_backlog"):
         parse_settings(None, [change])
 
 
-def test_an_unknown_profile_is_refused_and_the_known_ones_are_named() -> None:
+def test_an_unknown_profile_is_refused_with_a_list() -> None:
     with pytest.raises(InvalidRequest, match=r"documented, pulsar-4, kafka-4\.1"):
         parse_settings("pulsar-5", [])
 
 
-def test_the_null_key_setting_is_a_policy_of_its_own() -> None:
+def test_the_null_key_setting_is_a_separate_policy() -> None:
     policies = parse_policies(PULSAR_4, ["retain_null_key=true", "exact_backlog=true"])
     assert policies == Policies(
         retain_null_key=True, emulation=Settings(profile=PULSAR_4, exact_backlog=True)
     )
 
 
-def test_profiles_of_two_kinds_of_topics_stand_beside_each_other() -> None:
+def test_profiles_of_pulsar_and_kafka_topics_are_independent() -> None:
     """Each resets its fields; `documented` resets all."""
     broker = Settings(profile=PULSAR_4, gauges_with_defects=True)
     both = emulation(broker, Settings(profile=KAFKA_4_1))

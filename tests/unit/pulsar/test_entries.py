@@ -97,7 +97,7 @@ def test_a_native_message(sent: Sent, codec: int) -> None:
 
 
 @given(st.lists(singles(), min_size=1, max_size=6), st.sampled_from(Compression))
-def test_what_a_client_sends_comes_back_as_it_was(messages: list[Sent], codec: int) -> None:
+def test_a_clients_entry_is_returned_unchanged(messages: list[Sent], codec: int) -> None:
     section, payload = sections(batch_entry(messages, compression=codec))
     assert UNKNOWN_FIELD in section
     sent = Message(MessageMetadata.FromString(section), section, memoryview(payload))
@@ -116,7 +116,7 @@ def test_only_the_live_messages_of_a_batch_are_shown() -> None:
     assert to_served(served) == PulsarEntry(*sections(data), 70, live)
 
 
-def test_the_time_of_a_manual_clock() -> None:
+def test_entries_have_the_time_of_a_manual_clock() -> None:
     metadata = metadata_of()
     section = metadata.SerializeToString() + UNKNOWN_FIELD
     sent = Message(MessageMetadata.FromString(section), section, memoryview(b"v"))
@@ -164,12 +164,12 @@ def test_dead_messages_of_a_batch_are_placeholders() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"marker_type": 0}, {"txnid_most_bits": 1}])
-def test_refusals_name_what_cannot_be_stored(fields: dict[str, int]) -> None:
+def test_refusals_name_the_unsupported_feature(fields: dict[str, int]) -> None:
     with pytest.raises(NotAllowed):
         to_stored(Message(metadata_of(**fields), b"", memoryview(b"")), SEND)
 
 
-def test_unfinished_messages_are_no_duplicates() -> None:
+def test_incomplete_chunked_messages_are_no_duplicates() -> None:
     found = []
     for number in range(2):
         metadata = metadata_of(uuid=b"u", num_chunks_from_msg=2, chunk_id=number)
@@ -179,5 +179,5 @@ def test_unfinished_messages_are_no_duplicates() -> None:
 
 
 @given(st.integers(0, 2**200))
-def test_words_and_bits(bits: int) -> None:
+def test_acknowledgement_sets_as_words_and_bits(bits: int) -> None:
     assert bits_of(words_of(bits, 201)) == bits

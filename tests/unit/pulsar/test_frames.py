@@ -37,7 +37,7 @@ SENT = encode_with_payload(
 SESSION = b"".join(map(encode, COMMANDS)) + SENT
 
 
-def test_a_session() -> None:
+def test_a_session_of_frames_is_parsed() -> None:
     frames = Splitter(LIMIT).feed(SESSION)
     assert [parse(each).command for each in frames[:-1]] == list(COMMANDS)
     message = parse_message(parse(frames[-1]).payload)
@@ -45,7 +45,7 @@ def test_a_session() -> None:
 
 
 @given(st.lists(st.integers(0, len(SESSION)), max_size=20))
-def test_pieces_give_the_same_frames(cuts: list[int]) -> None:
+def test_fragments_give_the_same_frames(cuts: list[int]) -> None:
     splitter, found = Splitter(LIMIT), list[bytes]()
     at = 0
     for end in [*sorted(cuts), len(SESSION)]:
@@ -56,7 +56,7 @@ def test_pieces_give_the_same_frames(cuts: list[int]) -> None:
 
 
 @given(st.integers(0, len(SESSION) - 1), st.integers(1, 255))
-def test_a_changed_byte_is_found_or_harmless(at: int, flip: int) -> None:
+def test_a_changed_byte_is_detected_or_has_no_effect(at: int, flip: int) -> None:
     damaged = bytearray(SESSION)
     damaged[at] ^= flip
     try:
@@ -80,7 +80,7 @@ def test_a_damaged_payload_is_found(at: int) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_noise(noise: bytes) -> None:
+def test_random_bytes_are_refused(noise: bytes) -> None:
     splitter = Splitter(LIMIT)
     try:
         for frame in splitter.feed(noise):
@@ -91,20 +91,20 @@ def test_noise(noise: bytes) -> None:
     assert splitter.held <= len(noise)
 
 
-def test_sizes_are_refused_before_the_frame_has_come() -> None:
+def test_a_too_large_frame_is_refused_early() -> None:
     for size in (0, 3, LIMIT + 1, 2**32 - 1):
         with pytest.raises(InvalidRequest, match="A frame of"):
             Splitter(LIMIT).feed(size.to_bytes(4, "big"))
 
 
-def test_a_wrong_checksum_has_a_class_of_its_own() -> None:
+def test_a_wrong_checksum_has_a_separate_error_class() -> None:
     payload = bytearray(parse(Splitter(LIMIT).feed(SENT)[0]).payload)
     payload[-1] ^= 1
     with pytest.raises(WrongChecksum):
         parse_message(bytes(payload))
 
 
-def test_texts_are_text() -> None:
+def test_invalid_text_is_refused() -> None:
     frame = encode(BaseCommand(type=pulsar_pb2.LOOKUP, lookup={"topic": "tt", "request_id": 1}))
     with pytest.raises(InvalidRequest, match="topic of a command is not UTF-8"):
         parse(frame[4:].replace(b"tt", b"\xff\xfe"))

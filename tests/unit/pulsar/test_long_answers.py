@@ -55,7 +55,7 @@ def watch_request(number: int) -> BaseCommand:
 
 
 @pytest.mark.parametrize("watched", [False, True])
-def test_lists_are_written_one_at_a_time(lab: BrokerLab, watched: bool) -> None:
+def test_a_client_that_reads_slowly_gets_one_list_at_a_time(lab: BrokerLab, watched: bool) -> None:
     """The next one when the client has read most of the last: others are not even made."""
     lab.run(lab.broker.create_topic(TOPIC))
 

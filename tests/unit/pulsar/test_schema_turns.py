@@ -29,7 +29,7 @@ def lab() -> Iterator[BrokerLab]:
     lab.stop()
 
 
-def test_one_comparison_of_a_client_at_a_time(lab: BrokerLab) -> None:
+def test_each_client_has_one_schema_comparison_at_a_time(lab: BrokerLab) -> None:
     """However many it asks for, the next client waits for one of them."""
     broker, held = lab.broker, HeldExecutor()
     topics = [lab.run(broker.topic(f"{TOPIC}{at}")) for at in range(6)]

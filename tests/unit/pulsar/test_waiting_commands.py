@@ -49,7 +49,7 @@ def lab() -> Iterator[BrokerLab]:
     lab.stop()
 
 
-def test_large_commands_wait_at_the_client(lab: BrokerLab) -> None:
+def test_a_connection_holds_few_large_commands(lab: BrokerLab) -> None:
     """Nothing more is read while too many of them wait, and all are answered in the end."""
     held = lab.broker.schemas.executor = HeldExecutor()
     held.holds = True

@@ -87,7 +87,7 @@ def test_watchers_of_a_pattern_share_a_list(lab: BrokerLab) -> None:
     assert len(lists) == 0
 
 
-def test_a_change_costs_one_hash_whoever_watches(
+def test_a_change_is_hashed_once_for_all_watchers(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hashed = list[int]()
@@ -105,7 +105,7 @@ def test_a_change_costs_one_hash_whoever_watches(
     assert len(hashed) == 2
 
 
-def test_a_topic_that_appears_while_the_names_are_read(lab: BrokerLab) -> None:
+def test_changes_while_names_are_read_are_included(lab: BrokerLab) -> None:
     create(lab, "a", "b")
     lists, watcher = TopicLists(lab.broker), Noting()
 
@@ -121,7 +121,7 @@ def test_a_topic_that_appears_while_the_names_are_read(lab: BrokerLab) -> None:
     assert lab.run(work()).names == [full("b"), full("c")]
 
 
-def test_one_that_leaves_before_the_names_are_read(lab: BrokerLab) -> None:
+def test_a_watcher_that_leaves_early_is_removed(lab: BrokerLab) -> None:
     lists, watcher = TopicLists(lab.broker), Noting()
 
     async def work() -> None:
@@ -134,7 +134,7 @@ def test_one_that_leaves_before_the_names_are_read(lab: BrokerLab) -> None:
     assert lab.broker.names.watchers == set()
 
 
-def test_a_watcher_counts_as_a_stream_and_keeps_the_difference(lab: BrokerLab) -> None:
+def test_a_watcher_counts_as_a_stream_and_stores_only_differences(lab: BrokerLab) -> None:
     lists, outgoing = TopicLists(lab.broker), lab.broker.outgoing
     # Of a broker that does not authenticate.
     link = cast(Link, SimpleNamespace(broker=lab.broker, use=lambda *_: nullcontext()))

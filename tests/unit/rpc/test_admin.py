@@ -199,7 +199,7 @@ def test_topics_are_created_listed_and_deleted() -> None:
     asyncio.run(body())
 
 
-def test_broker_info_tells_of_the_compactor() -> None:
+def test_broker_info_describes_the_compactor() -> None:
     """Shows its state, and what to do if there is none."""
 
     async def body() -> None:
@@ -265,7 +265,7 @@ def test_a_compaction_is_cancelled() -> None:
     ("topic", "error"),
     [("none", TopicNotFound), ("non-persistent://public/default/t", NotAllowed)],
 )
-def test_adm_06_what_cannot_be_compacted(topic: str, error: type[LedgerfoldError]) -> None:
+def test_adm_06_topics_that_cannot_be_compacted(topic: str, error: type[LedgerfoldError]) -> None:
     """A missing topic, or one that is not stored: for the trigger and for everything about it."""
 
     async def body() -> None:
@@ -352,7 +352,7 @@ def test_applied_policies_of_a_topic_are_complete() -> None:
 
 
 @pytest.mark.parametrize("level", ["topic", "namespace"])
-def test_thr_13_a_threshold_brings_the_compaction_cursor(level: str) -> None:
+def test_thr_13_a_threshold_creates_the_compaction_cursor(level: str) -> None:
     """Before any run; an explicit 0 on the topic keeps its namespace's threshold away."""
 
     async def body() -> None:
@@ -380,7 +380,7 @@ def test_thr_13_a_threshold_brings_the_compaction_cursor(level: str) -> None:
     asyncio.run(body())
 
 
-def test_subscriptions_are_created_once() -> None:
+def test_a_subscription_is_created_only_once() -> None:
     """A second one of the name is refused, and so is the compaction's name."""
 
     async def body() -> None:
@@ -419,7 +419,7 @@ def test_unload_and_trim() -> None:
     asyncio.run(body())
 
 
-def test_stats_travel_as_json() -> None:
+def test_stats_are_returned_as_json() -> None:
     """Pulsar's names, and the compaction block from the run history."""
 
     async def body() -> None:
@@ -507,7 +507,7 @@ def test_internal_stats_before_and_after_a_compaction() -> None:
         (Position(1, 3), 100),
     ],
 )
-def test_the_estimated_backlog_counts_newer_ledgers_and_a_share_of_its_own(
+def test_the_estimated_backlog_counts_newer_ledgers_and_a_part_of_its_own(
     position: Position, expected: int
 ) -> None:
     """Whole newer ledgers, and a share of the position's ledger."""
@@ -516,7 +516,7 @@ def test_the_estimated_backlog_counts_newer_ledgers_and_a_share_of_its_own(
     assert topic.log.ledgers.sums().estimated_bytes_after(position) == expected
 
 
-def test_a_topic_record_keeps_its_other_fields_when_a_policy_changes() -> None:
+def test_a_policy_change_keeps_other_fields_of_the_record() -> None:
     """One write of the whole current record."""
 
     async def body() -> None:

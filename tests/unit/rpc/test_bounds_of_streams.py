@@ -70,7 +70,7 @@ def another_connection(served: ServedLab) -> Any:
     return grpc.aio.insecure_channel(served.address, options=options)
 
 
-def test_a_stream_that_is_one_too_many(served: ServedLab) -> None:
+def test_a_stream_beyond_the_limit_is_refused(served: ServedLab) -> None:
     """Streams of any kind are rejected with a text; shown by info, and accepted again when another
     one ends.
     """
@@ -97,7 +97,7 @@ def test_a_stream_that_is_one_too_many(served: ServedLab) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Read", "Subscribe"])
-def test_clients_that_take_nothing(
+def test_clients_that_read_nothing_are_disconnected(
     served: ServedLab, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their entries stay within the limit; when others need the space, they are ended and the
@@ -140,7 +140,7 @@ def test_clients_that_take_nothing(
     served.run(body())
 
 
-def test_a_reader_without_permits_gives_room(served: ServedLab) -> None:
+def test_a_reader_without_permits_frees_its_space(served: ServedLab) -> None:
     """Entries read ahead for it are dropped, and read again on request: it stays connected."""
     served.lab.publish([([Message(b"k", b"%d" % number * 1000)], False) for number in range(90)])
     outgoing = served.lab.broker.outgoing
@@ -167,8 +167,10 @@ def test_a_reader_without_permits_gives_room(served: ServedLab) -> None:
     served.run(body())
 
 
-def test_questions_without_an_end(served: ServedLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that asks and asks, and has no answer yet."""
+def test_pending_questions_of_a_client_are_bounded(
+    served: ServedLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client sends many requests without reading the answers."""
     monkeypatch.setattr("ledgerfold.broker.topics.stream_reader.CHECKS_MAX", 3)
     outgoing = served.lab.broker.outgoing
     assert outgoing.share().reserve(outgoing.bytes_max)
@@ -186,5 +188,5 @@ def test_questions_without_an_end(served: ServedLab, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("peer", ["unix:/run/x", "ipv4:127.0.0.1:", "ipv4:127.0.0.1:1", "", "a:b"])
-def test_a_connection_that_is_not_there(peer: str) -> None:
+def test_a_missing_connection_is_unavailable(peer: str) -> None:
     assert not sever(peer)

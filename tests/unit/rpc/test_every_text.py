@@ -99,7 +99,7 @@ def served(lab: BrokerLab) -> Iterator[ServedLab]:
 @pytest.mark.parametrize(
     ("method", "path"), WALKS, ids=[f"{method.name} {'.'.join(path)}" for method, path in WALKS]
 )
-def test_text(
+def test_hostile_text_in_every_field(
     lab: BrokerLab,
     served: ServedLab,
     caplog: pytest.LogCaptureFixture,
@@ -172,7 +172,7 @@ async def _look_around(lab: BrokerLab, served: ServedLab) -> None:
     assert any(text_string_to_metric_families(text))
 
 
-def test_texts_are_found_wherever_they_are() -> None:
+def test_every_text_field_is_found() -> None:
     """Nested, repeated, in maps and in oneofs."""
     walked = {(method.name, ".".join(path)) for method, path in WALKS}
     assert {

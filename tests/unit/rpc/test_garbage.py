@@ -24,7 +24,7 @@ async def _ask(channel: Any, path: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["CreateTopic", "WatchCompaction"])
-def test_bytes_that_are_no_request(method: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_malformed_requests_are_refused(method: str, caplog: pytest.LogCaptureFixture) -> None:
     """Tests unary calls and streams."""
     lab = BrokerLab()
 

@@ -54,7 +54,7 @@ def take_out(lab: KafkaLab, name: str) -> None:
         (CompactionFailed("map", "gone", worker_died=True), "WORKER_DIED"),
     ],
 )
-def test_which_failure_it_was(
+def test_each_failure_has_a_kind(
     lab: KafkaLab, failure: LedgerfoldError, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a name that programs may go by, of the turn, in the status, and in the log's
@@ -83,14 +83,14 @@ def test_which_failure_it_was(
     assert (log.uncleanable_kind, log.uncleanable_reason) == (kind, str(failure))
 
 
-def test_who_marks_by_hand(lab: KafkaLab, calls: CleanerHandlers) -> None:
+def test_a_log_can_be_marked_uncleanable(lab: KafkaLab, calls: CleanerHandlers) -> None:
     request = kafka_pb2.SetCleaningRequest(topic=TOPIC, uncleanable_reason="not now")
     lab.run(calls.set_cleaning(request))
     status = lab.run(calls.get_cleaner(kafka_pb2.GetCleanerRequest()))
     assert dict(status.uncleanable_kinds) == {TOPIC: "MARKED"}
 
 
-def test_plans_and_turns_are_of_all_topics(lab: KafkaLab, calls: CleanerHandlers) -> None:
+def test_plans_and_passes_cover_all_topics(lab: KafkaLab, calls: CleanerHandlers) -> None:
     """Also of those that the start has not loaded yet."""
     lab.add([A], [B])
     lab.run(lab.kafka.roll())
@@ -104,7 +104,7 @@ def test_plans_and_turns_are_of_all_topics(lab: KafkaLab, calls: CleanerHandlers
     assert turn.topic == TOPIC
 
 
-def test_a_topic_that_cannot_be_loaded_is_told(
+def test_a_topic_that_cannot_be_loaded_is_reported(
     lab: KafkaLab, calls: CleanerHandlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def load(record: object) -> None:
@@ -118,7 +118,7 @@ def test_a_topic_that_cannot_be_loaded_is_told(
     ]
 
 
-def test_the_checkpoint_file_is_of_all_topics(lab: KafkaLab, calls: CleanerHandlers) -> None:
+def test_the_checkpoint_file_covers_all_topics(lab: KafkaLab, calls: CleanerHandlers) -> None:
     """Also before they are loaded."""
     lab.run(lab.broker.create_topic(OTHERS[0], {"cleanup.policy": "compact"}))
     for name in (TOPIC, OTHERS[0]):
@@ -129,7 +129,9 @@ def test_the_checkpoint_file_is_of_all_topics(lab: KafkaLab, calls: CleanerHandl
     assert not told.shared_lines
 
 
-def test_a_line_of_two_topics_is_told(lab: KafkaLab, calls: CleanerHandlers) -> None:
+def test_an_ambiguous_line_of_the_checkpoint_file_is_reported(
+    lab: KafkaLab, calls: CleanerHandlers
+) -> None:
     """Kafka's names know no namespaces: the file of one of them has no such line."""
     lab.run(lab.broker.create_topic(OTHERS[1], {"cleanup.policy": "compact"}))
     for name in (TOPIC, OTHERS[1]):
@@ -140,7 +142,7 @@ def test_a_line_of_two_topics_is_told(lab: KafkaLab, calls: CleanerHandlers) -> 
     assert (told.checkpoint_file, list(told.shared_lines)) == ("0\n1\nt 0 0\n", [])
 
 
-def test_a_namespace_is_told_of_its_own_topics_only(lab: KafkaLab, calls: CleanerHandlers) -> None:
+def test_a_namespace_request_shows_only_its_topics(lab: KafkaLab, calls: CleanerHandlers) -> None:
     """Its tenant's administrator may ask, who may not see names of others."""
     lab.run(lab.broker.create_topic(OTHERS[1], {"cleanup.policy": "compact"}))
     cleaner = lab.broker.cleaner
@@ -154,9 +156,7 @@ def test_a_namespace_is_told_of_its_own_topics_only(lab: KafkaLab, calls: Cleane
     assert TOPIC not in str(own)
 
 
-def test_a_broker_that_still_loads_its_topics_says_so(
-    lab: KafkaLab, calls: CleanerHandlers
-) -> None:
+def test_a_broker_that_is_loading_topics_says_so(lab: KafkaLab, calls: CleanerHandlers) -> None:
     lab.settle()
     assert not lab.run(calls.get_cleaner(kafka_pb2.GetCleanerRequest())).is_starting
     lab.broker.cleaner.has_started = False

@@ -26,7 +26,7 @@ def lab() -> Iterator[KafkaLab]:
 
 @pytest.mark.parametrize("origin", [0, 1, 2])
 @pytest.mark.parametrize("count", [-1, -(2**31)])
-def test_a_count_below_zero(lab: KafkaLab, origin: kafka_pb2.KafkaOrigin, count: int) -> None:
+def test_a_negative_record_count(lab: KafkaLab, origin: kafka_pb2.KafkaOrigin, count: int) -> None:
     batch = lab.batch([(b"a", b"1")])
     broken = sealed(read_batch_header(batch)._replace(record_count=count), batch[61:])
     request = kafka_pb2.KafkaAppendRequest(topic=TOPIC, batches=broken, origin=origin)
@@ -36,7 +36,7 @@ def test_a_count_below_zero(lab: KafkaLab, origin: kafka_pb2.KafkaOrigin, count:
     assert lab.records() == []
 
 
-def test_an_origin_that_there_is_not(lab: KafkaLab) -> None:
+def test_an_unknown_origin(lab: KafkaLab) -> None:
     request = kafka_pb2.KafkaAppendRequest(topic=TOPIC, batches=lab.batch([(b"a", b"1")]))
     request.origin = 9  # type: ignore[assignment]
     with pytest.raises(InvalidRequest, match="9 is not a valid origin"):
@@ -44,14 +44,14 @@ def test_an_origin_that_there_is_not(lab: KafkaLab) -> None:
 
 
 @pytest.mark.parametrize("epoch", [-1, 2**15])
-def test_an_epoch_that_no_producer_has(lab: KafkaLab, epoch: int) -> None:
+def test_an_invalid_producer_epoch(lab: KafkaLab, epoch: int) -> None:
     request = kafka_pb2.EndTransactionRequest(topic=TOPIC, producer_id=1, producer_epoch=epoch)
     with pytest.raises(InvalidRequest, match="epoch is between 0 and 32767"):
         lab.run(KafkaHandlers(lab.broker).end_transaction(request))
 
 
 @pytest.mark.parametrize("offset", [-1, -(2**63)])
-def test_a_high_watermark_below_every_offset(lab: KafkaLab, offset: int) -> None:
+def test_a_high_watermark_below_the_log_start(lab: KafkaLab, offset: int) -> None:
     lab.add([(b"a", b"1")])
     request = kafka_pb2.SetHighWatermarkRequest(topic=TOPIC, offset=offset)
     with pytest.raises(InvalidRequest, match=r"cannot be held at -.* without one it follows"):
@@ -59,7 +59,7 @@ def test_a_high_watermark_below_every_offset(lab: KafkaLab, offset: int) -> None
     assert lab.kafka.partition.high_watermark == 1
 
 
-def test_a_checkpoint_below_every_offset(lab: KafkaLab) -> None:
+def test_a_checkpoint_below_the_log_start(lab: KafkaLab) -> None:
     request = kafka_pb2.SetCleaningRequest(topic=TOPIC, checkpoint=-2)
     with pytest.raises(
         InvalidRequest, match=r"-2 is not a valid checkpoint: .* -1 removes the stored one"
@@ -68,14 +68,14 @@ def test_a_checkpoint_below_every_offset(lab: KafkaLab) -> None:
     assert lab.kafka.partition.checkpoint is None
 
 
-def test_nothing_is_left_alone_without_a_reason(lab: KafkaLab) -> None:
+def test_no_log_is_skipped_without_a_reason(lab: KafkaLab) -> None:
     request = kafka_pb2.SetCleaningRequest(topic=TOPIC, uncleanable_reason="")
     with pytest.raises(InvalidRequest, match="Give the reason"):
         lab.run(CleanerHandlers(lab.broker).set_cleaning(request))
     assert not lab.broker.cleaner.is_uncleanable(TOPIC)
 
 
-def test_a_cleaning_in_progress_is_no_pause(lab: KafkaLab) -> None:
+def test_a_cleaning_in_progress_does_not_count_as_a_pause(lab: KafkaLab) -> None:
     request = kafka_pb2.SetCleaningRequest(topic=TOPIC, action="resume")
     lab.broker.cleaner.states.begin(TOPIC)
     with pytest.raises(InvalidRequest, match="is not paused"):
@@ -84,7 +84,7 @@ def test_a_cleaning_in_progress_is_no_pause(lab: KafkaLab) -> None:
     lab.broker.cleaner.states.end(TOPIC)
 
 
-def test_a_segment_that_would_meet_the_end_of_all_offsets(lab: KafkaLab) -> None:
+def test_a_segment_at_the_maximum_offset_is_refused(lab: KafkaLab) -> None:
     """An append behind it would find no offset."""
     request = kafka_pb2.RollSegmentRequest(topic=TOPIC, base_offset=2**63 - 1)
     with pytest.raises(KafkaError, match=r"cannot begin at .*: offsets end at") as refused:

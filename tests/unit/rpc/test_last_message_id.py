@@ -13,7 +13,7 @@ from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.v1.data_pb2 import GetLastMessageIdRequest, GetLastMessageIdResponse
 
 
-def test_the_last_message_id_needs_no_values() -> None:
+def test_the_last_message_id_is_found_without_reading_values() -> None:
     """The values of this entry cannot be read."""
     builder = NativeBatchBuilder("p")
     for row in range(10):

@@ -61,7 +61,7 @@ def served(lab: BrokerLab) -> Iterator[ServedLab]:
     served.close()
 
 
-def test_topics_are_listed(served: ServedLab) -> None:
+def test_invalid_topic_names_are_listed(served: ServedLab) -> None:
     """Partitioned ones, too."""
     listed = served.ask(admin_pb2.ListTopicsRequest()).topics
     assert {TOPIC, *map(shown_topic, TOPICS)} <= set(listed)
@@ -71,7 +71,9 @@ def test_topics_are_listed(served: ServedLab) -> None:
     assert json.loads(served.ask(request).json)["metadata"]["partitions"] == 1
 
 
-def test_subscriptions_are_listed_and_counted(lab: BrokerLab, served: ServedLab) -> None:
+def test_invalid_subscription_names_are_listed_and_counted(
+    lab: BrokerLab, served: ServedLab
+) -> None:
     """In lists, stats, internal stats and metrics."""
     stand_ins = set(map(shown, SUBSCRIPTIONS))
     request = admin_pb2.ListSubscriptionsRequest(topic=TOPIC)
@@ -88,7 +90,7 @@ def test_subscriptions_are_listed_and_counted(lab: BrokerLab, served: ServedLab)
     assert all(name in text for name in stand_ins)
 
 
-def test_runs_are_listed(served: ServedLab) -> None:
+def test_runs_with_long_errors_are_listed(served: ServedLab) -> None:
     """Runs that do not fit into a message are cut."""
     runs = served.ask(admin_pb2.ListRunsRequest()).runs
     assert [run.number for run in runs] == [2, 1]
@@ -98,7 +100,9 @@ def test_runs_are_listed(served: ServedLab) -> None:
     json.loads(served.ask(admin_pb2.GetTopicStatsRequest(topic=TOPIC)).json)
 
 
-def test_they_go_by_their_stand_ins(lab: BrokerLab, served: ServedLab) -> None:
+def test_topics_with_invalid_names_can_be_deleted_by_their_stand_ins(
+    lab: BrokerLab, served: ServedLab
+) -> None:
     """All listings show the stand-ins, and not after the deletion."""
     for name in SUBSCRIPTIONS:
         request = data_pb2.UnsubscribeRequest(topic=TOPIC, subscription=shown(name))

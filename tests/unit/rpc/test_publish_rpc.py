@@ -69,7 +69,7 @@ async def receive(producer: FakeProducer, *frames: bytes) -> None:
     await feed(cast(Any, FakeContext(*frames)), fed, lambda frame: publish.take(frame, fed))
 
 
-def test_a_frame_of_many_entries_lets_others_have_their_turn() -> None:
+def test_a_large_frame_yields_to_other_tasks() -> None:
     """All are stored in order, and no other task waits for more than a slice."""
 
     async def test() -> None:
@@ -84,7 +84,7 @@ def test_a_frame_of_many_entries_lets_others_have_their_turn() -> None:
     asyncio.run(test())
 
 
-def test_a_frame_of_empty_entries_is_refused_at_the_first() -> None:
+def test_a_frame_of_empty_entries_is_refused_at_the_first_one() -> None:
     """Nothing is made of the half million behind it."""
 
     async def test() -> None:
@@ -104,7 +104,7 @@ def test_a_frame_of_empty_entries_is_refused_at_the_first() -> None:
 
 
 @pytest.mark.parametrize("behind", [b"\x18\x01", b"\x0a\x00", b"\x10\x01", b"\x13", b"\x12"])
-def test_only_entries_follow_entries_in_a_frame(behind: bytes) -> None:
+def test_a_frame_may_contain_only_entries(behind: bytes) -> None:
     """After another or a broken field, the previous entries are stored and the stream ends."""
 
     async def test() -> None:
@@ -116,7 +116,7 @@ def test_only_entries_follow_entries_in_a_frame(behind: bytes) -> None:
     asyncio.run(test())
 
 
-def test_the_first_request_is_small() -> None:
+def test_the_size_of_the_first_request_is_limited() -> None:
     """It is parsed as a whole."""
 
     async def test() -> None:
@@ -134,7 +134,7 @@ def a_producer(log: Any, last_sequence_id: int) -> Producer:
     return Producer(topic, log, deduplication, "p", record, lambda producer: None, Claim())
 
 
-def test_duplicates_are_held_back_and_answered_a_few_at_a_time() -> None:
+def test_receipts_of_duplicates_are_bounded() -> None:
     """A client that reads no receipts can make the broker queue only that many."""
 
     async def test() -> None:

@@ -61,7 +61,7 @@ def serve(fed: Fed, deliver: Callable[[], Coroutine[Any, Any, None]]) -> Awaitab
     return exchange(cast(Any, fed), fed, fed.take, deliver())
 
 
-def test_it_ends_when_all_is_delivered() -> None:
+def test_a_stream_ends_after_its_last_response() -> None:
     """After the client's last word, here."""
 
     async def test() -> None:
@@ -88,7 +88,7 @@ def test_a_rejected_frame_ends_the_stream(frame: bytes, expected: type[Exception
     run(test)
 
 
-def test_a_defect_in_delivering_ends_the_feeding() -> None:
+def test_a_defect_in_the_delivery_ends_the_feeding_task() -> None:
     async def test() -> None:
         fed = Fed(b"a")
         with pytest.raises(KeyError):
@@ -97,7 +97,7 @@ def test_a_defect_in_delivering_ends_the_feeding() -> None:
     run(test)
 
 
-def test_a_client_that_vanishes_leaves_nothing() -> None:
+def test_a_disconnected_client_leaves_no_task() -> None:
     """gRPC cancels the handler."""
 
     async def test() -> None:
@@ -116,7 +116,7 @@ def test_a_client_that_vanishes_leaves_nothing() -> None:
     ("named", "address"),
     [("ipv4:127.0.0.1:45414", "127.0.0.1:45414"), ("ipv6:%5B::1%5D:99", "[::1]:99")],
 )
-def test_a_peer_is_named_as_addresses_are(named: str, address: str) -> None:
+def test_peer_addresses_are_formatted(named: str, address: str) -> None:
     class Context:
         def peer(self) -> str:
             return named

@@ -74,7 +74,7 @@ async def end_of(lab: BrokerLab, method: str, step: bytes) -> grpc.aio.AioRpcErr
 
 
 @pytest.mark.parametrize("method", OPENINGS)
-def test_a_defect_ends_the_stream_with_a_sentence(
+def test_a_defect_ends_the_stream_with_an_error(
     lab: BrokerLab, method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """INTERNAL, and a traceback in the broker's log; the stream's space is freed."""

@@ -147,7 +147,7 @@ def has_consumers(broker: TopicsInMemory) -> bool:
     return any(each.consumers for each in subscriptions.values())
 
 
-def test_deliver_acknowledge_redeliver_and_leave() -> None:
+def test_a_consumer_gets_acknowledges_and_releases_entries() -> None:
     """The life of a consumer: entries, an answered ack, a redelivery, half-close, detached."""
 
     async def test(broker: TopicsInMemory, channel: grpc.aio.Channel) -> None:
@@ -171,7 +171,7 @@ def test_deliver_acknowledge_redeliver_and_leave() -> None:
     run(test)
 
 
-def test_a_cancelled_stream_hands_its_entries_to_the_next_consumer() -> None:
+def test_a_cancelled_streams_entries_go_to_the_next_consumer() -> None:
     """A disconnected client is detached, and a non-durable subscription is deleted with it."""
 
     async def test(broker: TopicsInMemory, channel: grpc.aio.Channel) -> None:
@@ -195,7 +195,7 @@ def test_a_cancelled_stream_hands_its_entries_to_the_next_consumer() -> None:
     run(test)
 
 
-def test_failover_consumers_are_told() -> None:
+def test_failover_consumers_are_notified_of_their_state() -> None:
     """The state is a separate response."""
 
     async def test(broker: TopicsInMemory, channel: grpc.aio.Channel) -> None:
@@ -281,7 +281,7 @@ def test_a_refused_opening_creates_nothing(
     run(test)
 
 
-def test_steps_out_of_place_end_the_stream() -> None:
+def test_requests_in_the_wrong_order_end_the_stream() -> None:
     """The first request opens, and only the first; acks must make sense."""
 
     async def test(broker: TopicsInMemory, channel: grpc.aio.Channel) -> None:
@@ -302,7 +302,7 @@ def test_steps_out_of_place_end_the_stream() -> None:
     run(test)
 
 
-def test_many_acknowledgements_let_others_have_their_turn(
+def test_many_acknowledgements_yield_to_other_tasks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One request that names them all has one answer, when all are durable."""
@@ -332,7 +332,7 @@ def test_many_acknowledgements_let_others_have_their_turn(
     run(test)
 
 
-def test_a_request_that_is_too_long_or_none_at_all_ends_the_stream() -> None:
+def test_a_missing_or_too_long_first_request_ends_the_stream() -> None:
     """Both with a sentence."""
 
     async def test(broker: TopicsInMemory, channel: grpc.aio.Channel) -> None:
@@ -353,7 +353,7 @@ def test_a_request_that_is_too_long_or_none_at_all_ends_the_stream() -> None:
     run(test)
 
 
-def test_an_output_is_split_where_it_exceeds_a_frame() -> None:
+def test_a_response_above_the_frame_limit_is_split() -> None:
     """A consumer may be given a small entry and the largest one after it at once."""
     sizes = [1024 * 1024 - 1, ENTRY_BYTES_MAX, *[3] * 10]
     deliveries = [Delivery(EntryPosition(0, n), 1, bytes(size), 1) for n, size in enumerate(sizes)]

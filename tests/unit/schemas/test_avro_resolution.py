@@ -55,7 +55,7 @@ LOOP = record("A", field("x", ["null", "A"]))
         (["int"], ["float"]),
     ],
 )
-def test_readable(writer: Any, reader: Any) -> None:
+def test_schemas_that_can_be_resolved(writer: Any, reader: Any) -> None:
     assert why_unreadable(parse_avro(json.dumps(writer)), parse_avro(json.dumps(reader))) is None
 
 
@@ -92,7 +92,7 @@ def test_readable(writer: Any, reader: Any) -> None:
         ),
     ],
 )
-def test_unreadable(writer: Any, reader: Any, why: str) -> None:
+def test_schemas_that_cannot_be_resolved(writer: Any, reader: Any, why: str) -> None:
     found = why_unreadable(parse_avro(json.dumps(writer)), parse_avro(json.dumps(reader)))
     assert found is not None
     assert why in found
@@ -123,13 +123,13 @@ def test_unreadable(writer: Any, reader: Any, why: str) -> None:
         ('{"type": "record", "name": "A", "fields": []} more', "it is not JSON"),
     ],
 )
-def test_what_is_no_definition(text: str, why: str) -> None:
+def test_invalid_definitions(text: str, why: str) -> None:
     with pytest.raises(InvalidSchema) as caught:
         parse_avro(text)
     assert why in caught.value.message
 
 
-def test_names_outside_of_ascii() -> None:
+def test_names_that_are_not_ascii() -> None:
     assert parse_avro('{"type": "record", "name": "n.Größe", "fields": []}').short_name == "Größe"
 
 

@@ -44,12 +44,12 @@ def test_a_large_definition() -> None:
     [("[", "]"), ('{"type":"array","items":', "}"), ('{"type":', "}"), ('{"a":', "}")],
 )
 @pytest.mark.parametrize("depth", [NESTED_MAX + 1, 900, 5_000])
-def test_deep_nesting(before: str, after: str, depth: int) -> None:
+def test_deeply_nested_definitions(before: str, after: str, depth: int) -> None:
     with pytest.raises(InvalidSchema):
         check_definition(avro(before * depth + '"int"' + after * depth))
 
 
-def test_pairs_of_pairs() -> None:
+def test_nested_key_value_schemas() -> None:
     pair = SchemaDefinition(type="SCHEMA_TYPE_STRING")
     for _ in range(12):
         pair = joined_key_value(SchemaDefinition(type="SCHEMA_TYPE_STRING"), pair)
@@ -61,7 +61,7 @@ SURROGATE = "\ud800"
 
 
 @pytest.mark.parametrize("escaped", [json.dumps({"p": SURROGATE}), '{"\\uDFFF": 1}'])
-def test_properties_of_a_half_that_are_no_text(escaped: str) -> None:
+def test_properties_of_a_key_value_schema_that_are_not_text(escaped: str) -> None:
     pair = joined_key_value(avro('"int"'), avro('"int"'))
     pair.properties["key.schema.properties"] = escaped
     with pytest.raises(InvalidSchema, match="not Unicode"):
@@ -80,12 +80,12 @@ def test_properties_of_a_half_that_are_no_text(escaped: str) -> None:
         {"type": "KEY_VALUE", "schema": '{"key": "", "value": ' + "[" * 900 + "]" * 900 + "}"},
     ],
 )
-def test_payloads_that_cannot_be_stored(more: dict[str, Any]) -> None:
+def test_definitions_that_cannot_be_stored(more: dict[str, Any]) -> None:
     with pytest.raises(InvalidSchema):
         definition_in({"type": "STRING", **more})
 
 
-def test_data_that_are_no_text() -> None:
+def test_definitions_that_are_not_text() -> None:
     """Bytes that are the UTF-8 of half a character are no UTF-8."""
     for type_ in ("AVRO", "JSON", "PROTOBUF_NATIVE"):
         data = b'"' + SURROGATE.encode(errors="surrogatepass") + b'"'
@@ -105,7 +105,7 @@ def test_an_invalid_type_deep_inside(depth: int) -> None:
         check_definition(avro(text))
 
 
-def test_attributes_nested_deeply() -> None:
+def test_deeply_nested_attributes() -> None:
     """All that is accepted can be compared and shown."""
     deepest = avro('{"type": "int", "note": ' + nested(JSON_NESTED_MAX - 1) + "}")
     check_definition(deepest)
@@ -142,7 +142,7 @@ def test_a_chain_of_records() -> None:
     assert time.monotonic() - began < SECONDS_MAX
 
 
-def test_every_branch_with_every_branch() -> None:
+def test_unions_compared_branch_by_branch() -> None:
     def union(letter: str, count: int) -> str:
         names = (f"{letter}{at}" for at in range(count))
         branches = [record(each, {"name": "x", "type": "int"}) for each in names]
@@ -172,7 +172,7 @@ def doubling(levels: int) -> str:
     return json.dumps(record("T", *fields))
 
 
-def test_defaults_that_double() -> None:
+def test_defaults_that_double_in_size() -> None:
     """Each type has one default, however often it is needed."""
     empty = parse_avro(json.dumps(record("T")))
     assert why_unreadable(empty, parse_avro(doubling(40))) is None
@@ -195,7 +195,7 @@ def test_a_default_with_many_symbols() -> None:
     assert why_unreadable(parse_avro(json.dumps(record("T"))), reader) is None
 
 
-def test_all_versions_have_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_comparison_with_all_versions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A comparison with one hundred may cost no more than one with the latest."""
 
     def wide(letter: str) -> SchemaDefinition:
@@ -218,7 +218,7 @@ def test_all_versions_have_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "too complex" in str(found[1])
 
 
-def test_searches_that_take_many_steps() -> None:
+def test_comparisons_with_many_steps() -> None:
     """Many fields have the same large type: each comparison counts its size."""
     symbols = [f"s{at}" for at in range(8_000)]
     enum = {"type": "enum", "name": "E", "symbols": symbols}

@@ -77,7 +77,7 @@ BOTH = tuple(each for each in STRATEGIES if each != "ALWAYS_INCOMPATIBLE")
         ([], avro("x"), STRATEGIES),
     ],
 )
-def test_structs(
+def test_rules_for_record_types(
     versions: list[SchemaDefinition], new: SchemaDefinition, accepted: tuple[str, ...], type_: str
 ) -> None:
     for each in (*versions, new):
@@ -120,7 +120,7 @@ def test_another_type_is_incompatible(name: str) -> None:
         ("ALWAYS_COMPATIBLE", ["x", "xy", "xyd", "y", "text"]),
     ],
 )
-def test_consumers(name: str, accepted: list[str]) -> None:
+def test_rules_for_consumers(name: str, accepted: list[str]) -> None:
     own = {"x": X, "xy": XY, "xyd": XYD, "y": avro("z"), "text": schema("STRING")}
     strategy = strategy_number(name)
     found = [each for each in own if why_no_consumer([X, XYD], own[each], strategy) is None]
@@ -159,7 +159,7 @@ def test_native_protobuf() -> None:
             check_definition(schema("PROTOBUF_NATIVE", text))
 
 
-def test_pairs() -> None:
+def test_key_value_schemas() -> None:
     strategy = strategy_number("BACKWARD")
     old = joined_key_value(schema("STRING"), XY)
     check_definition(old)
@@ -172,7 +172,7 @@ def test_pairs() -> None:
     assert why == "its key: exists schema type STRING, new schema type INT32."
 
 
-def test_pairs_as_the_rest_api_shows_them() -> None:
+def test_key_value_schemas_as_the_rest_api_shows_them() -> None:
     pair = joined_key_value(schema("STRING"), avro("x"))
     text = shown_data(pair)
     assert json.loads(text) == {"key": "", "value": json.loads(X.data)}
@@ -188,7 +188,7 @@ def test_pairs_as_the_rest_api_shows_them() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\0\0\0\1", b"\xff\xff\xff\xf0", b"\0\0\0\0\0\0\0\5abc"])
-def test_pairs_that_are_cut_off(data: bytes) -> None:
+def test_truncated_key_value_schemas(data: bytes) -> None:
     with pytest.raises(InvalidSchema):
         check_definition(SchemaDefinition(type=SCHEMA_TYPE_KEY_VALUE, data=data))
 
@@ -204,17 +204,17 @@ def test_pairs_that_are_cut_off(data: bytes) -> None:
         schema("JSON", "7"),
     ],
 )
-def test_what_is_not_stored(definition: SchemaDefinition) -> None:
+def test_schema_types_that_are_refused(definition: SchemaDefinition) -> None:
     with pytest.raises(InvalidSchema):
         check_definition(definition)
 
 
 @pytest.mark.parametrize("definition", [schema("STRING", "null"), schema("LOCAL_DATE_TIME"), X])
-def test_what_is_stored(definition: SchemaDefinition) -> None:
+def test_schema_types_that_are_stored(definition: SchemaDefinition) -> None:
     check_definition(definition)
 
 
-def test_the_same_schema_written_in_another_way() -> None:
+def test_equal_schemas_in_another_notation() -> None:
     spaced = schema("AVRO", json.dumps(json.loads(X.data), indent=4))
     assert same_as(spaced, [XY, X]) == 1
     assert same_as(avro("x", type_="JSON"), [XY, X]) is None

@@ -149,7 +149,9 @@ def test_each_role_at_each_rpc(guarded: GuardedLab, method: MethodDescriptor) ->
 
 @pytest.mark.parametrize("role", ["reader", "writer", "acme-admin"])
 @pytest.mark.parametrize("named", ["publish", "subscribe"])
-def test_another_topic_and_another_tenant(guarded: GuardedLab, role: str, named: str) -> None:
+def test_a_permission_does_not_apply_to_another_topic_or_tenant(
+    guarded: GuardedLab, role: str, named: str
+) -> None:
     method = METHODS[f"ledgerfold.v1.{named.capitalize()}Request"]
     assert guarded.code(method, role, "persistent://other/shop/orders") is DENIED
     if role != "acme-admin":
@@ -180,7 +182,7 @@ COMPACTION: dict[str, Any] = {"topic": TOPIC, "subscription": "__compaction"}
     ],
     ids=lambda each: each if isinstance(each, str) else type(each).__name__,
 )
-def test_some_requests_need_more(guarded: GuardedLab, request_: Any, role: str) -> None:
+def test_some_requests_need_more_permissions(guarded: GuardedLab, request_: Any, role: str) -> None:
     """Only administrators decide what the compacted view has, and append as a leader does."""
     method = METHODS[f"ledgerfold.v1.{type(request_).__name__}"]
 
@@ -204,7 +206,7 @@ class Context:
         return {}
 
 
-def test_an_answer_that_is_a_stream_ends_with_the_token(guarded: GuardedLab) -> None:
+def test_a_stream_of_responses_ends_with_the_token(guarded: GuardedLab) -> None:
     soon_s = 4_000_000_000
     guarded.now_ms = 0
     method = METHODS["ledgerfold.v1.WatchCompactionRequest"]
@@ -222,7 +224,7 @@ def test_an_answer_that_is_a_stream_ends_with_the_token(guarded: GuardedLab) -> 
     guarded.now_ms = 0
 
 
-def test_there_is_no_reflection(guarded: GuardedLab) -> None:
+def test_reflection_is_not_available(guarded: GuardedLab) -> None:
     call = guarded.served.channel.stream_stream(
         "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
     )
@@ -236,7 +238,7 @@ def test_there_is_no_reflection(guarded: GuardedLab) -> None:
     assert guarded.run(code()) is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_strangers_may_ask_for_health_and_not_watch_it(guarded: GuardedLab) -> None:
+def test_health_checks_need_no_token_but_watches_do(guarded: GuardedLab) -> None:
     async def codes() -> Any:
         check = guarded.served.channel.unary_unary("/grpc.health.v1.Health/Check")(b"")
         watch = guarded.served.channel.unary_stream("/grpc.health.v1.Health/Watch")(b"")
@@ -258,7 +260,7 @@ def _ends_with(guarded: GuardedLab, call: Any, cause: Callable[[], Any]) -> Any:
     return guarded.run(end())
 
 
-def test_a_revoked_grant_ends_the_stream_and_no_other(guarded: GuardedLab) -> None:
+def test_a_revoked_grant_ends_only_its_stream(guarded: GuardedLab) -> None:
     guarded.grant("leaving", Action.ACTION_PRODUCE)
     opening = data_pb2.PublishRequest(open=data_pb2.PublishOpen(topic=TOPIC))
     leaving = guarded.run(guarded.opened("Publish", opening, "leaving"))
@@ -271,7 +273,7 @@ def test_a_revoked_grant_ends_the_stream_and_no_other(guarded: GuardedLab) -> No
     staying.cancel()
 
 
-def test_another_grant_keeps_the_stream(guarded: GuardedLab) -> None:
+def test_a_stream_survives_while_another_grant_applies(guarded: GuardedLab) -> None:
     guarded.grant("both", Action.ACTION_CONSUME)
     guarded.grant("both", Action.ACTION_CONSUME, topic="")
     opening = data_pb2.ReadRequest(open=data_pb2.ReadOpen(topic=TOPIC, start={"latest": True}))
@@ -287,7 +289,7 @@ def test_another_grant_keeps_the_stream(guarded: GuardedLab) -> None:
     assert replaced is DENIED
 
 
-def test_a_token_that_expires_ends_the_stream(guarded: GuardedLab) -> None:
+def test_an_expired_token_ends_the_stream(guarded: GuardedLab) -> None:
     soon_s = 4_000_000_000
     opening = data_pb2.PublishRequest(open=data_pb2.PublishOpen(topic=TOPIC))
     call = guarded.run(guarded.opened("Publish", opening, "writer", exp=soon_s))

@@ -31,7 +31,7 @@ _ANSWERS = {
 _POLICY_METHODS = ("GET", "PUT", "POST", "DELETE")
 
 
-def test_every_rpc_has_a_need() -> None:
+def test_every_rpc_has_a_permission() -> None:
     services = [each for pb2 in _CONTRACTS for each in pb2.DESCRIPTOR.services_by_name.values()]
     assert {*services} == {DATA_SERVICE, ADMIN_SERVICE, KAFKA_SERVICE}
     services.append(health_pb2.DESCRIPTOR.services_by_name["Health"])
@@ -39,22 +39,24 @@ def test_every_rpc_has_a_need() -> None:
     assert names == RPCS.keys()
 
 
-def test_an_rpc_without_a_row_needs_a_superuser(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_rpc_without_a_listed_permission_needs_a_superuser(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rows = {name: need for name, need in RPCS.items() if name != "DataService/Read"}
     monkeypatch.setattr("ledgerfold.broker.rpc.guarded.RPCS", rows)
     assert need_of(DATA_SERVICE.methods_by_name["Read"]) is Need.SUPERUSER
 
 
-def test_every_command_of_a_client_has_a_need() -> None:
+def test_every_command_of_a_client_has_a_permission() -> None:
     assert set(pulsar_pb2.CommandType.keys()) - _ANSWERS == COMMANDS.keys()
 
 
-def test_every_handled_command_is_one_that_a_client_sends() -> None:
+def test_every_handled_command_is_a_clients_command() -> None:
     handled = re.findall(r"types\.([A-Z_]+):", inspect.getsource(Connection._handlers))
     assert {*handled, "CONNECT", "SEND", "PING", "PONG", "AUTH_RESPONSE"} == COMMANDS.keys()
 
 
-def test_every_route_has_a_need() -> None:
+def test_every_route_has_a_permission() -> None:
     lab = HttpLab()
     try:
         routes = lab.on_loop(lambda: all_routes(lab.broker, "http://h:1", "pulsar://h:2"))
@@ -71,7 +73,7 @@ def test_every_route_has_a_need() -> None:
         assert method in _POLICY_METHODS, (method, path)
 
 
-def test_what_strangers_may_do_is_only_this() -> None:
+def test_unauthenticated_clients_have_exactly_these_rights() -> None:
     tables = (RPCS, COMMANDS, ROUTES)
     free = {str(name) for table in tables for name, need in table.items() if need is Need.NOTHING}
     assert free == {

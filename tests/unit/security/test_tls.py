@@ -111,7 +111,7 @@ def of(pair: Pair, client_ca: Path | None = None) -> Certificates:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_versions_that_are_spoken(
+def test_supported_tls_versions(
     authority: Authority, port: OpenPort, version: ssl.TLSVersion
 ) -> None:
     context = trusting(authority)
@@ -122,7 +122,7 @@ def test_versions_that_are_spoken(
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
-def test_a_client_cannot_ask_for_less(
+def test_a_downgrade_is_refused(
     authority: Authority, port: OpenPort, version: ssl.TLSVersion
 ) -> None:
     """A downgrade: also a client that would accept anything gets no older version."""
@@ -134,7 +134,7 @@ def test_a_client_cannot_ask_for_less(
         opened.ask(context)
 
 
-def test_a_handshake_has_an_end(authority: Authority, port: OpenPort) -> None:
+def test_a_handshake_has_a_time_limit(authority: Authority, port: OpenPort) -> None:
     """Slow loris: a client that connects and says nothing, or a byte, is closed."""
     opened = port(of(authority.sign("broker")), handshake_s=0.05)
 
@@ -171,7 +171,7 @@ def test_handshakes_in_progress_are_bounded(
     assert asyncio.run(crowd()) == 1
 
 
-def test_a_client_that_speaks_no_tls_is_closed(authority: Authority, port: OpenPort) -> None:
+def test_a_client_without_tls_is_disconnected(authority: Authority, port: OpenPort) -> None:
     opened = port(of(authority.sign("broker")))
 
     async def plain() -> bytes:
@@ -187,7 +187,7 @@ def test_a_client_that_speaks_no_tls_is_closed(authority: Authority, port: OpenP
     assert b"hello" not in asyncio.run(plain())
 
 
-def test_certificates_of_clients(authority: Authority, port: OpenPort, tmp_path: Path) -> None:
+def test_client_certificates(authority: Authority, port: OpenPort, tmp_path: Path) -> None:
     opened = port(of(authority.sign("broker"), authority.file))
     own = trusting(authority, authority.sign("billing"))
     assert opened.ask(own, b"who?")[0] == b"billing"
@@ -200,7 +200,7 @@ def test_certificates_of_clients(authority: Authority, port: OpenPort, tmp_path:
         opened.ask(trusting(authority, stranger))
 
 
-def test_new_connections_get_a_changed_certificate(
+def test_a_changed_certificate_applies_to_new_connections(
     authority: Authority, port: OpenPort, caplog: pytest.LogCaptureFixture
 ) -> None:
     pair = authority.sign("before", "broker")
@@ -222,7 +222,7 @@ def test_new_connections_get_a_changed_certificate(
     assert common_name(opened.ask(context)[1]) == "last"
 
 
-def test_a_start_refuses_what_cannot_work(authority: Authority, tmp_path: Path) -> None:
+def test_a_start_refuses_invalid_certificates(authority: Authority, tmp_path: Path) -> None:
     pair, other = authority.sign("one"), authority.sign("two")
     with pytest.raises(InvalidRequest, match="Not usable for TLS"):
         Certificates(pair.certificate, other.key)

@@ -92,8 +92,8 @@ def test_a_pair_of_keys(algorithm: str) -> None:
 
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256"])
 @pytest.mark.parametrize("encoding", ["DER", "PEM"])
-def test_a_public_key_is_no_secret(algorithm: str, encoding: str) -> None:
-    """Algorithm confusion: everybody knows the public key, and may sign with it as a secret."""
+def test_a_public_key_is_not_accepted_as_a_secret(algorithm: str, encoding: str) -> None:
+    """Algorithm confusion: an attacker may sign with the public key as if it were a secret."""
     _, public = new_pair(algorithm)
     data = public
     if encoding == "PEM":
@@ -109,7 +109,7 @@ def test_a_public_key_is_no_secret(algorithm: str, encoding: str) -> None:
         secret_key(data)
 
 
-def test_a_token_says_nothing_about_its_own_key() -> None:
+def test_the_header_of_a_token_does_not_choose_its_key() -> None:
     """Headers that name or carry a key are not followed."""
     private = ec.generate_private_key(ec.SECP256R1())
     public = jwt.algorithms.ECAlgorithm.to_jwk(private.public_key(), as_dict=True)
@@ -141,7 +141,7 @@ def test_a_token_without_a_role(role: Any) -> None:
     assert "no role" in refused(new_token(SECRET, "ignored", {"role": role}), verifier)
 
 
-def test_the_first_of_several_roles() -> None:
+def test_the_first_of_several_roles_counts() -> None:
     verifier = TokenVerifier(SECRET, auth_claim="roles")
     assert verifier.verify(new_token(SECRET, "ignored", {"roles": ["a", "b"]})).role == "a"
 
@@ -149,18 +149,18 @@ def test_the_first_of_several_roles() -> None:
 @pytest.mark.parametrize(
     "text", ["", ".", "..", "a.b.c", "é.é.é", "\x00", "x" * (TOKEN_BYTES_MAX + 1), "[" * 9000]
 )
-def test_what_is_no_token(text: str) -> None:
+def test_malformed_tokens(text: str) -> None:
     refused(text)
 
 
 @pytest.mark.parametrize("claims", [b"[]", b"5", b"{", b"\xff", b'{"exp": "x"}', b'{"exp": 1e400}'])
-def test_signed_nonsense(claims: bytes) -> None:
+def test_signed_tokens_with_invalid_claims(claims: bytes) -> None:
     head = encoded({"alg": "HS256", "typ": "JWT"})
     signature = hmac.digest(b"s" * 32, f"{head}.{encoded(claims)}".encode(), hashlib.sha256)
     refused(f"{head}.{encoded(claims)}.{encoded(signature)}")
 
 
-def test_keys_that_are_too_weak() -> None:
+def test_weak_keys_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="31 bytes"):
         secret_key(b"x" * 31)
     for weak in (rsa.generate_private_key(65537, 1024), ec.generate_private_key(ec.SECP384R1())):
@@ -178,7 +178,7 @@ def test_keys_that_are_too_weak() -> None:
             private_key(nonsense)
 
 
-def test_where_keys_are_read_from(tmp_path: Any) -> None:
+def test_sources_of_keys(tmp_path: Any) -> None:
     secret, file = new_secret(), tmp_path / "hmac.key"
     file.write_bytes(secret)
     text = base64.b64encode(secret).decode()
@@ -190,6 +190,6 @@ def test_where_keys_are_read_from(tmp_path: Any) -> None:
         read_key(str(tmp_path / "missing"))
 
 
-def test_times_are_those_of_the_machine() -> None:
+def test_token_times_use_the_machines_clock() -> None:
     now_s = time.time_ns() // 10**9
     assert VERIFIER.verify(new_token(SECRET, "a", {"exp": now_s + 3600, "iat": LATER_S}))

@@ -22,11 +22,11 @@ def core() -> bytes:
     "name",
     sorted({CONNECTIONS_MAX, *(name for name, _ in (*OPTIONS, *CHANNEL_OPTIONS, *WORKER_OPTIONS))}),
 )
-def test_grpc_knows_the_option(core: bytes, name: str) -> None:
+def test_grpc_supports_the_option(core: bytes, name: str) -> None:
     """Otherwise, for example, the server would disconnect clients that ping an idle connection."""
     assert name.encode() in core
 
 
-def test_a_name_that_grpc_does_not_know_is_found(core: bytes) -> None:
+def test_an_unsupported_option_is_detected(core: bytes) -> None:
     """A canary, close to a real one."""
     assert b"grpc.http2.min_recv_ping_interval_without_data_ms" not in core

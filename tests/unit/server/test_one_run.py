@@ -45,7 +45,7 @@ def runs(lab: BrokerLab) -> list[RunRecord]:
     return lab.broker.compaction.history.oldest_first(TOPIC)
 
 
-def test_one_run_and_its_record(lab: BrokerLab) -> None:
+def test_a_run_is_recorded(lab: BrokerLab) -> None:
     """Its progress is reported, and it is in the history as any other; then there is nothing
     new.
     """
@@ -76,7 +76,7 @@ def test_adm_17_a_strategy_for_one_run(lab: BrokerLab) -> None:
     assert lab.compact() is None
 
 
-def test_of_each_partition(lab: BrokerLab) -> None:
+def test_every_partition_is_compacted(lab: BrokerLab) -> None:
     """Also of those that are empty."""
     name = "persistent://public/default/p"
     lab.run(lab.broker.create_partitioned_topic(name, 2))
@@ -87,14 +87,14 @@ def test_of_each_partition(lab: BrokerLab) -> None:
     assert status.status == COMPACTION_STATUS_SUCCESS
 
 
-def test_a_topic_that_is_not_there(lab: BrokerLab) -> None:
+def test_a_missing_topic_is_not_created(lab: BrokerLab) -> None:
     """It is not made."""
     with pytest.raises(TopicNotFound):
         lab.run(run_once(lab.broker, "persistent://public/default/none", None, ignore))
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5, 40])
-def test_cancelled_at_any_time(lab: BrokerLab, turns: int) -> None:
+def test_a_run_can_be_cancelled_at_any_time(lab: BrokerLab, turns: int) -> None:
     """The run is cancelled, and nothing of it is left."""
 
     async def cancel() -> None:
@@ -112,7 +112,7 @@ def test_cancelled_at_any_time(lab: BrokerLab, turns: int) -> None:
     assert set(lab.files.listdir(DATA / "ledgers")) == ledgers
 
 
-def test_nothing_is_done_by_itself(lab: BrokerLab) -> None:
+def test_an_idle_broker_starts_no_run(lab: BrokerLab) -> None:
     """A threshold that is passed fires nothing."""
     policies = Policies(compaction_threshold_bytes=1)
     topic, compaction = lab.topic, lab.broker.compaction

@@ -44,7 +44,7 @@ def test_the_files_of_a_start(tmp_path: Path) -> None:
     assert (tmp_path / "mine").stat().st_mode & OTHERS
 
 
-def test_a_wide_directory_is_narrowed_whole(tmp_path: Path) -> None:
+def test_a_directory_with_wide_permissions_is_narrowed(tmp_path: Path) -> None:
     """Only Ledgerfold's files: nothing changes beside them and behind links."""
     data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
     for name in ("ledgers/7", "repairs/20261121T120007Z/ledgers", "compactor/work"):
@@ -60,14 +60,16 @@ def test_a_wide_directory_is_narrowed_whole(tmp_path: Path) -> None:
     assert (data / "lock").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_narrow_directory_is_not_walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_private_directory_is_not_traversed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A start of a hundred thousand files would take longer by that."""
     tmp_path.chmod(0o700)
     monkeypatch.setattr(os, "walk", lambda folder: pytest.fail(f"{folder} is walked"))
     narrow(tmp_path)
 
 
-def test_one_that_belongs_to_another_user(
+def test_a_directory_of_another_user_is_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """For example a mount point: the broker serves, and its log says what to do."""
@@ -83,6 +85,6 @@ def test_one_that_belongs_to_another_user(
     assert "others may have access to them. Change the owner" in caplog.text
 
 
-def test_the_lock_itself(tmp_path: Path) -> None:
+def test_the_lock_file_is_private(tmp_path: Path) -> None:
     with DirectoryLock(tmp_path, "1"):
         assert not (tmp_path / "lock").stat().st_mode & OTHERS

@@ -21,7 +21,7 @@ def pair(tmp_path: Path) -> Pair:
     return Authority(tmp_path).sign("broker")
 
 
-def test_what_is_open_listens_on_this_machine_only() -> None:
+def test_without_security_the_broker_listens_only_on_this_machine() -> None:
     check_protection(SecuritySettings(), LOCAL)
     with pytest.raises(InvalidRequest, match=r"--listen 0\.0\.0\.0:0, --admin-listen") as refused:
         check_protection(SecuritySettings(), EXPOSED)
@@ -29,14 +29,16 @@ def test_what_is_open_listens_on_this_machine_only() -> None:
     check_protection(SecuritySettings(insecure=True), EXPOSED)
 
 
-def test_tls_alone_keeps_nobody_out(pair: Pair, tmp_path: Path) -> None:
+def test_tls_without_authentication_admits_everyone(pair: Pair, tmp_path: Path) -> None:
     tls: dict[str, Any] = {"tls_cert": pair.certificate, "tls_key": pair.key}
-    with pytest.raises(InvalidRequest, match="whoever reaches it"):
+    with pytest.raises(InvalidRequest, match="any client that reaches it"):
         check_protection(SecuritySettings(**tls), EXPOSED)
     check_protection(SecuritySettings(**tls, tls_client_ca=tmp_path / "authority.pem"), EXPOSED)
 
 
-def test_tokens_without_tls_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_tokens_without_tls_cause_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     settings = SecuritySettings(
         token_secret_key=str(Tokens(tmp_path).file), superuser_roles=("admin",)
     )
@@ -51,7 +53,7 @@ def test_tokens_without_tls_are_warned_of(tmp_path: Path, caplog: pytest.LogCapt
     [("127.0.0.1", True), ("127.9.9.9", True), ("[::1]", True), ("localhost", True),
      ("0.0.0.0", False), ("[::]", False), ("nohost.invalid", False)],
 )  # fmt: skip
-def test_addresses_of_this_machine_only(host: str, is_local: bool) -> None:
+def test_loopback_addresses_are_recognized(host: str, is_local: bool) -> None:
     assert is_loopback(f"{host}:1") is is_local
 
 
@@ -72,7 +74,7 @@ def test_addresses_of_this_machine_only(host: str, is_local: bool) -> None:
         (("--listen", "0.0.0.0:0"), "--insecure"),
     ],
 )
-def test_a_start_that_cannot_work_makes_nothing(
+def test_an_unprotected_start_creates_nothing(
     tmp_path: Path,
     pair: Pair,
     monkeypatch: pytest.MonkeyPatch,

@@ -30,7 +30,7 @@ def taken() -> Iterator[str]:
 
 @pytest.mark.process
 @pytest.mark.parametrize("option", ["--listen", "--metrics-listen"])
-def test_an_address_that_is_taken(tmp_path: Path, taken: str, option: str) -> None:
+def test_an_address_in_use_is_refused(tmp_path: Path, taken: str, option: str) -> None:
     """A conflict, with one sentence as its error."""
     ran = serve_apart(tmp_path / "data", "--listen", "127.0.0.1:0", option, taken)
     assert (ran.code, ran.out) == (5, "")
@@ -55,9 +55,7 @@ def test_an_address_that_is_taken(tmp_path: Path, taken: str, option: str) -> No
         ("192.0.2.1:7650", "not an address of this machine"),
     ],
 )
-def test_an_address_that_cannot_be_meant(
-    tmp_path: Path, option: str, address: str, why: str
-) -> None:
+def test_an_invalid_address_is_refused(tmp_path: Path, option: str, address: str, why: str) -> None:
     """Exits with the usage; the error does not say that the address is in use."""
     ran = serve(tmp_path / "data", "--listen", "127.0.0.1:0", option, address)
     assert (ran.code, ran.out) == (2, "")
@@ -67,7 +65,7 @@ def test_an_address_that_cannot_be_meant(
     assert not (tmp_path / "data").exists()
 
 
-def test_one_address_for_both(tmp_path: Path) -> None:
+def test_one_address_for_two_ports_is_refused(tmp_path: Path) -> None:
     """Messages and metrics cannot share a port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"
@@ -78,7 +76,7 @@ def test_one_address_for_both(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compactor", ["locl", "h", "h:x", "h:0", "http://h:1"])
-def test_a_compactor_that_cannot_be_meant(tmp_path: Path, compactor: str) -> None:
+def test_an_invalid_compactor_is_refused(tmp_path: Path, compactor: str) -> None:
     """Otherwise every run would wait for ever."""
     ran = serve(tmp_path / "data", "--listen", "127.0.0.1:0", "--compactor", compactor)
     assert (ran.code, ran.out) == (2, "")
@@ -89,7 +87,7 @@ def test_a_compactor_that_cannot_be_meant(tmp_path: Path, compactor: str) -> Non
     assert not (tmp_path / "data").exists()
 
 
-def test_a_ready_file_that_cannot_be_written(tmp_path: Path) -> None:
+def test_an_unwritable_ready_file_is_refused(tmp_path: Path) -> None:
     """The error comes before "ready", and before anything is created."""
     where = ("--listen", "127.0.0.1:0", "--ready-file")
     missing = tmp_path / "missing" / "ready"
@@ -102,7 +100,7 @@ def test_a_ready_file_that_cannot_be_written(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
-def test_data_in_a_file(tmp_path: Path) -> None:
+def test_a_file_as_data_directory_is_refused(tmp_path: Path) -> None:
     """A file that is no directory holds no data."""
     path = tmp_path / "file"
     path.write_text("mine")

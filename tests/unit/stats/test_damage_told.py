@@ -29,7 +29,7 @@ def remove_files(lab: BrokerLab, ledger_id: int) -> None:
     lab.files.remove_dir(DATA / "ledgers" / str(ledger_id))
 
 
-def test_a_ledger_whose_files_are_gone() -> None:
+def test_a_ledger_without_its_files_is_damaged() -> None:
     """The damage shows before any read; the open ledger has none, although its file grows."""
     lab = BrokerLab()
     lab.publish(MESSAGES)
@@ -45,7 +45,7 @@ def test_a_ledger_whose_files_are_gone() -> None:
     lab.stop()
 
 
-def test_the_findings_of_a_start() -> None:
+def test_damage_found_at_start_is_shown() -> None:
     """In an open ledger, whose files are all there."""
     lab = BrokerLab()
     lab.publish(MESSAGES)
@@ -60,7 +60,7 @@ def test_the_findings_of_a_start() -> None:
     lab.stop()
 
 
-def test_a_segment_of_a_kafka_topic() -> None:
+def test_damage_of_a_kafka_segment_is_shown() -> None:
     """Cleaned or not, its line shows the damage."""
     lab = KafkaLab({"cleanup.policy": "compact"})
     lab.add([(b"a", b"1")])

@@ -30,7 +30,7 @@ def lab() -> Iterator[KafkaLab]:
     lab.close()
 
 
-def test_a_topic_tells_its_offsets_and_sizes(lab: KafkaLab) -> None:
+def test_stats_of_a_kafka_topic_have_offsets_and_sizes(lab: KafkaLab) -> None:
     """Common fields have Pulsar's names, fields of a partition Kafka's."""
     lab.run(lab.kafka.partition.set_log_start(1))
     told = kafka_stats(lab.kafka)
@@ -48,7 +48,7 @@ def test_a_topic_tells_its_offsets_and_sizes(lab: KafkaLab) -> None:
     json.dumps(told)
 
 
-def test_internals_list_segments_and_what_the_cleaner_knows(lab: KafkaLab) -> None:
+def test_internal_stats_list_segments_and_cleaner_state(lab: KafkaLab) -> None:
     """The active one is marked."""
     lab.add([A], producer_id=7, producer_epoch=0, base_sequence=0)
     lab.broker.cleaner.mark_uncleanable(TOPIC, "it is damaged")
@@ -64,14 +64,14 @@ def test_internals_list_segments_and_what_the_cleaner_knows(lab: KafkaLab) -> No
     json.dumps(told)
 
 
-def test_of_partitions_offsets_do_not_add_up(lab: KafkaLab) -> None:
+def test_offsets_of_partitions_are_not_added_up(lab: KafkaLab) -> None:
     told = kafka_stats(lab.kafka)
     both = partitioned_stats({"p0": told, "p1": told}, per_partition=True)
     assert (both["msgInCounter"], "kafka" in both) == (8, False)
     assert both["partitions"]["p0"]["kafka"]["logEndOffset"] == 4
 
 
-def test_metrics_have_kafkas_names_beside_the_others(lab: KafkaLab) -> None:
+def test_metrics_exist_under_kafkas_names_too(lab: KafkaLab) -> None:
     """Tests the metrics of the log, and of the cleaner: every gauge that it has."""
     lab.broker.compactor.state = COMPACTOR_STATE_READY
     lab.broker.compactor.restarts = 0

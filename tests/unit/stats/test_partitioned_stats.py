@@ -42,7 +42,7 @@ PARTITIONS = {
 }
 
 
-def test_counters_add_up_and_the_latest_time_counts() -> None:
+def test_counters_are_added_and_the_latest_time_counts() -> None:
     stats = partitioned_stats(PARTITIONS, per_partition=False)
     assert (stats["msgInCounter"], stats["bytesInCounter"]) == (12, 600)
     assert stats["averageMsgSize"] == 50.0
@@ -66,12 +66,12 @@ def test_clients_of_equal_names_are_merged() -> None:
     assert (a["readCompacted"], a["connectedSince"], b) == (True, "2026", consumer("b", 1, 1))
 
 
-def test_each_partition_is_shown_when_asked_for() -> None:
+def test_each_partition_is_shown_on_request() -> None:
     stats = partitioned_stats(PARTITIONS, per_partition=True)
     assert stats["partitions"] == PARTITIONS
 
 
-def test_a_strategy_is_one_partitions() -> None:
+def test_a_strategy_is_that_of_one_partition() -> None:
     """Settings of one are never combined with another's name."""
     event_time = {"name": "event-time", "settings": {}, "version": "1"}
     keep = {"name": "keep-n", "settings": {"n": "3"}, "version": "1"}

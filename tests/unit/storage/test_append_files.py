@@ -26,7 +26,7 @@ def content(files: Files, path: Path) -> bytes:
     return file.pread(file.size_bytes, 0)
 
 
-def test_a_file_that_was_closed_goes_on_where_it_was(files: Files, tmp_path: Path) -> None:
+def test_a_reopened_file_continues_at_its_end(files: Files, tmp_path: Path) -> None:
     """Four files in turns, two of them open at a time."""
     appending = AppendFiles(files, 2)
     paths = [tmp_path / str(number) for number in range(4)]
@@ -46,7 +46,7 @@ def test_a_file_that_was_closed_goes_on_where_it_was(files: Files, tmp_path: Pat
     assert not appending._open
 
 
-def test_files_closed_for_a_while_are_synced_first(tmp_path: Path) -> None:
+def test_closed_files_are_synced_first(tmp_path: Path) -> None:
     """Unsynced data are synced; synced data are not synced again."""
     files = LossyFiles(tmp_path)
     appending = AppendFiles(files, 1)
@@ -66,7 +66,7 @@ def test_files_closed_for_a_while_are_synced_first(tmp_path: Path) -> None:
     assert content(files, first) == b"unsynced"
 
 
-def test_a_sync_that_fails_at_closing_ends_that_file_and_no_other(tmp_path: Path) -> None:
+def test_a_failed_sync_at_closing_ends_only_that_file(tmp_path: Path) -> None:
     """The next writer of that file gets the error, not the caller that needed a descriptor."""
     files = LossyFiles(tmp_path)
     appending = AppendFiles(files, 1)
@@ -84,7 +84,7 @@ def test_a_sync_that_fails_at_closing_ends_that_file_and_no_other(tmp_path: Path
     assert content(files, tmp_path / "first") == b"unsynced"
 
 
-def test_a_write_that_failed_is_not_forgotten_by_closing(tmp_path: Path) -> None:
+def test_a_failed_write_is_remembered_after_closing(tmp_path: Path) -> None:
     """Opened again, the file would look intact."""
     files = LossyFiles(tmp_path)
     appending = AppendFiles(files, 1)
@@ -99,7 +99,7 @@ def test_a_write_that_failed_is_not_forgotten_by_closing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("change", ["longer", "gone"])
-def test_a_file_that_somebody_changed_is_not_appended_to(
+def test_a_file_changed_by_another_process_is_refused(
     files: Files, tmp_path: Path, change: str
 ) -> None:
     """It must have the very size that it was left with."""
@@ -151,7 +151,7 @@ def test_a_file_in_use_stays_open(tmp_path: Path) -> None:
     assert len(appending._open) == 1
 
 
-def test_short_of_descriptors_idle_files_are_closed(tmp_path: Path) -> None:
+def test_idle_files_are_closed_when_descriptors_are_scarce(tmp_path: Path) -> None:
     """The process has no free descriptor although the limit is not reached."""
 
     class ShortFiles(Files):

@@ -34,7 +34,7 @@ def ids(store: LedgerStore, ledger_id: int) -> list[int]:
     return found
 
 
-def test_a_start_deletes_what_nobody_names(tmp_path: Path) -> None:
+def test_a_start_deletes_ledgers_without_a_record(tmp_path: Path) -> None:
     metadata = MetadataStore(MemoryKeyValue())
     writer = written(store_on(tmp_path, metadata), 0, 1)
     writer.flush()
@@ -46,7 +46,7 @@ def test_a_start_deletes_what_nobody_names(tmp_path: Path) -> None:
     assert not (tmp_path / "ledgers" / str(writer.ledger_id)).exists()
 
 
-def test_it_is_a_ledger_like_any_once_its_record_is_there(tmp_path: Path) -> None:
+def test_a_recorded_ledger_is_like_any_other(tmp_path: Path) -> None:
     """Also with ids that are missing, as a repair leaves them."""
     metadata = MetadataStore(MemoryKeyValue())
     writer = written(store_on(tmp_path, metadata), 0, 1, 4, 5)

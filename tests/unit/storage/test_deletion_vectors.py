@@ -87,7 +87,7 @@ def test_a_vector_is_read_as_it_was_written(entries: list[list[bool]]) -> None:
 
 @pytest.mark.parametrize("rows", [65_536, 65_537, 200_000])
 @pytest.mark.parametrize("step", [3, 10_000])
-def test_large_entries(rows: int, step: int) -> None:
+def test_vectors_of_large_entries(rows: int, step: int) -> None:
     """Row numbers of two bytes end at 65,536 rows."""
     dead = list(range(0, rows, step))
     vector = DeletionVector.of(rows, [DeadRows(0, 0, rows, dead)])
@@ -117,20 +117,20 @@ def test_any_flipped_bit_is_damage() -> None:
         [DeadRows(0, 0, 5, [])],
     ],
 )
-def test_entries_that_cannot_be_are_damage(entries: list[DeadRows]) -> None:
+def test_vectors_with_invalid_entries_are_damage(entries: list[DeadRows]) -> None:
     """Out of order, overlapping, beyond the segment, without a dead row."""
     with pytest.raises(Corruption, match="dead rows"):
         DeletionVector.parse(DeletionVector.of(9, entries).encode(), "v")
 
 
 @pytest.mark.parametrize("rows", [[2, 1], [1, 1], [1, 80]])
-def test_rows_that_cannot_be_are_damage(rows: list[int]) -> None:
+def test_vectors_with_invalid_rows_are_damage(rows: list[int]) -> None:
     """Out of order, twice, beyond the entry. Nothing else is wrong."""
     with pytest.raises(Corruption, match="dead rows"):
         DeletionVector.parse(DeletionVector.of(80, [DeadRows(0, 0, 80, rows)]).encode(), "v")
 
 
-def test_a_later_version_is_told() -> None:
+def test_a_later_version_is_reported() -> None:
     stored = bytearray(DeletionVector.of(9, [DeadRows(0, 0, 4, [1])]).encode())
     stored[4] = 2
     stored[:4] = crc32c(bytes(stored[4:])).to_bytes(4, "little")
@@ -139,7 +139,7 @@ def test_a_later_version_is_told() -> None:
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=40).filter(lambda flags: not all(flags)))
-def test_a_served_entry_has_the_live_messages(flags: list[bool]) -> None:
+def test_a_served_entry_has_only_its_live_messages(flags: list[bool]) -> None:
     """With their ids, sequence ids, properties and keys, as in the whole entry."""
     entry = _entry(3, len(flags))
     header = read_header(entry)
@@ -159,7 +159,7 @@ def test_a_served_entry_has_the_live_messages(flags: list[bool]) -> None:
     assert NativeBatch.first_key(read, keys) == expected[0].key
 
 
-def test_a_served_entry_is_refused_where_entries_are_stored_and_when_damaged() -> None:
+def test_a_served_entry_cannot_be_stored_and_damage_is_found() -> None:
     """An older build reads headers as read_header() does, and a producer may not send one."""
     entry = _entry(3, 9)
     _, data = with_live_rows(read_header(entry), entry, bytes([0b1010, 1]))
@@ -230,7 +230,7 @@ def _read(reader: LedgerReader, bytes_max: int, wait: bool) -> list[tuple[Positi
     st.sampled_from([1, 300, 1 << 20]),
     st.booleans(),
 )
-def test_readers_see_live_messages_only(
+def test_readers_get_only_live_messages(
     tmp_path_factory: pytest.TempPathFactory,
     entries: list[list[bool]],
     bytes_max: int,
@@ -264,7 +264,7 @@ def test_readers_see_live_messages_only(
     assert keys == expected
 
 
-def test_a_read_that_must_not_wait_passes_few_dead_entries(
+def test_a_nonblocking_read_skips_a_bounded_number_of_dead_entries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The event loop leaves the rest to a thread. No test had many dead entries in a row."""
@@ -286,7 +286,7 @@ def test_a_read_that_must_not_wait_passes_few_dead_entries(
         assert [(each.header.position, 0) for each in found] == ledger.expected
 
 
-def test_small_vectors_stay_in_memory(tmp_path: Path) -> None:
+def test_small_vectors_are_cached(tmp_path: Path) -> None:
     """A second look at either reads no file; one that exceeds the bound alone stays, too."""
     first, second = tmp_path / "1", tmp_path / "2"
     for folder in (first, second):
@@ -312,7 +312,7 @@ ENTRIES_ONCE = [[False, True, False], [True, True], [False], [True, False]]
 
 
 @pytest.mark.parametrize("change", ["missing", "size", "bit", "other", "shifted"])
-def test_a_vector_that_is_not_the_recorded_one_ends_reads(tmp_path: Path, change: str) -> None:
+def test_a_vector_that_differs_from_its_record_fails_reads(tmp_path: Path, change: str) -> None:
     """No dead message is ever read for a live one."""
     ledger = _Ledger(tmp_path, ENTRIES_ONCE)
     reader = ledger.reader()
@@ -360,7 +360,7 @@ def test_a_start_finds_a_missing_vector(tmp_path: Path) -> None:
     assert isinstance(ledger.store.missing_of(ledger.ledger_id), MissingFile)
 
 
-def test_dead_messages_stay_dead(tmp_path: Path) -> None:
+def test_dead_messages_are_never_restored(tmp_path: Path) -> None:
     """A run whose output has fewer of them is refused."""
     ledger = _Ledger(tmp_path, ENTRIES_ONCE)
     ledger.reader()

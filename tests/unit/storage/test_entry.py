@@ -101,7 +101,7 @@ def test_a_plain_message_has_no_batch_index() -> None:
         builder.build(sequence_id=4, publish_time_ms=1, plain=True)
 
 
-def test_sequence_ids_are_kept_when_they_do_not_rise_by_one() -> None:
+def test_sequence_ids_with_gaps_are_kept() -> None:
     """Either all messages name one or none does."""
     builder = NativeBatchBuilder("p")
     for sequence_id in (5, 9, 10):
@@ -135,7 +135,7 @@ def test_a_changed_byte_is_found(at: int, change: int) -> None:
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200), st.sampled_from(list(Compression)))
-def test_sections_of_garbage_are_an_error_or_messages(
+def test_random_sections_are_an_error_or_messages(
     keys: bytes, values: bytes, compression: Compression
 ) -> None:
     """A client may put anything under good checksums: decoding answers or raises one type."""
@@ -159,7 +159,7 @@ def test_sections_with_a_changed_byte_are_an_error_or_messages(at: int, change: 
 
 
 @pytest.mark.parametrize("size", [0, 1, HEADER_BYTES - 1, HEADER_BYTES, len(ENTRY) - 1])
-def test_a_part_of_an_entry_is_none(size: int) -> None:
+def test_a_part_of_an_entry_is_refused(size: int) -> None:
     """Cut anywhere, or with a byte too many."""
     for frame in (ENTRY[:size], ENTRY + b"x"):
         with pytest.raises(InvalidRequest):
@@ -175,7 +175,7 @@ def test_a_newer_version_is_not_damage() -> None:
             read_header(newer[:size])
 
 
-def test_a_build_that_knows_version_1_only_does_not_take_version_2_for_damage() -> None:
+def test_a_build_for_version_1_does_not_report_version_2_as_damage() -> None:
     """It verifies 72 bytes and then the version: those bytes have a separate checksum."""
     assert int.from_bytes(ENTRY[:4], "little") == crc32c(ENTRY[4:HEADER_BYTES_MIN])
 
@@ -214,7 +214,7 @@ def test_a_header_at_the_end_of_a_block(version: int, size: int) -> None:
                 read_header(block, 6)
 
 
-def test_more_entries_than_the_field_holds_are_understated() -> None:
+def test_the_count_of_durable_entries_saturates() -> None:
     """A header may prove too little, never too much."""
     assert read_header(stamp(ENTRY, 12, 2**33, 5, 8, durable_entries=2**33)).durable_entries == (
         2**32 - 1
@@ -245,13 +245,13 @@ def test_a_batch_that_a_rebuild_could_make_too_large_is_refused() -> None:
     ],
     ids=["no messages", "codec", "compression"],
 )
-def test_an_entry_that_nobody_could_read_is_refused(fields: EntryFields) -> None:
+def test_an_undecodable_entry_is_refused(fields: EntryFields) -> None:
     """At the door, before it is stored."""
     with pytest.raises(InvalidRequest):
         check_entry(build_entry(b"", b"", fields))
 
 
-def test_stamping_changes_what_the_broker_knows_and_nothing_else() -> None:
+def test_stamping_changes_only_the_brokers_fields() -> None:
     """Position, append time, producer number."""
     before = read_header(ENTRY)
     stamped = stamp(ENTRY, 12, 3, append_time_ms=5, producer_number=8)
@@ -265,7 +265,7 @@ def test_stamping_changes_what_the_broker_knows_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_rebuilt_header_keeps_everything_but_its_sections(version: int) -> None:
+def test_a_rebuild_keeps_the_header_except_for_its_sections(version: int) -> None:
     """The rest of a batch after compaction keeps id, times, sequence id, producer and version."""
     stamped = stamp(ENTRY, 12, 3, append_time_ms=5, producer_number=8, durable_entries=3)
     before = read_header(stamped if version == 2 else as_version_1(stamped))
@@ -277,7 +277,7 @@ def test_a_rebuilt_header_keeps_everything_but_its_sections(version: int) -> Non
 
 
 @pytest.mark.parametrize("compression", [each for each in Compression if each])
-def test_a_compressed_section_holds_what_it_says_or_raises(compression: Compression) -> None:
+def test_a_compressed_section_has_its_stated_size_or_raises(compression: Compression) -> None:
     """A wrong size, a bomb, garbage, nothing: all refused."""
     section = compress(compression, b"a" * 1000)
     assert decompress(compression, section) == b"a" * 1000

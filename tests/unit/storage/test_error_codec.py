@@ -30,14 +30,14 @@ WITH_REASON = sorted(set(classes()) - {CompactionError}, key=lambda cls: cls.__n
 
 
 @pytest.mark.parametrize("cls", WITH_REASON, ids=lambda cls: cls.__name__)
-def test_a_reason_stands_for_one_class(cls: type[LedgerfoldError]) -> None:
+def test_each_reason_means_one_class(cls: type[LedgerfoldError]) -> None:
     """CompactionError alone has none: it is only for `except`."""
     found = decode_error(cls.reason, "What happened.", {})
     assert type(found) is cls
     assert (found.message, found.retryable) == ("What happened.", cls.retryable)
 
 
-def test_every_reason_has_a_code_and_no_code_is_of_none() -> None:
+def test_every_reason_has_a_code_and_every_code_a_reason() -> None:
     assert set(CODES) == {cls.reason for cls in classes()}
 
 
@@ -62,13 +62,13 @@ def test_attributes_come_back_with_their_types(error: LedgerfoldError) -> None:
     assert told
 
 
-def test_errors_of_a_newer_version_are_decoded_as_far_as_known() -> None:
+def test_errors_of_a_newer_version_are_decoded_as_far_as_possible() -> None:
     found = decode_error("BROKEN_CLOCK", "It stands.", {"hour": "25", "offset": "late"})
     assert type(found) is LedgerfoldError
     assert (found.message, vars(found)) == ("It stands.", {"from_broker": True})
 
 
-def test_an_error_of_kafkas_comes_back_as_the_kind_that_it_is() -> None:
+def test_a_kafka_error_keeps_its_kind() -> None:
     """The code decides; an error from a newer version keeps code and class."""
     for kind in KafkaErrorKind:
         found = decode_error(*encode_error(KafkaError(kind, "No.")))
@@ -80,7 +80,7 @@ def test_an_error_of_kafkas_comes_back_as_the_kind_that_it_is() -> None:
     assert (found.kind, found.kafka_code, found.kafka_class) == (None, 999, "LateException")
 
 
-def test_the_middle_of_a_text_that_is_too_long_is_left_out() -> None:
+def test_a_too_long_text_is_cut_in_the_middle() -> None:
     """One that just fits stays whole. No test of this room had had long texts."""
     fits = "a" * MESSAGE_BYTES_MAX
     assert encode_error(LedgerfoldError(fits)).message == fits

@@ -13,7 +13,7 @@ from tests.support.offline import Offline, taken
 
 
 @pytest.mark.parametrize("call", range(1, 9))
-def test_the_remains_of_a_failed_first_write_are_no_damage(call: int) -> None:
+def test_a_failed_first_write_leaves_no_damage(call: int) -> None:
     """Not even a label that has been begun: there is no entry. Disks had failed, and directories
     been looked at, never one after the other.
     """

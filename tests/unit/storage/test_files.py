@@ -147,7 +147,7 @@ def test_a_failed_read_is_a_disk_failure(tmp_path: Path, monkeypatch: pytest.Mon
         file.pread(3, 0)
 
 
-def test_data_in_memory_are_read_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_data_in_memory_are_read_completely_or_not_at_all(tmp_path: Path) -> None:
     """Recently written data are in memory, if the file system can tell; bytes after the end are
     not.
     """
@@ -168,7 +168,7 @@ def test_a_mapped_file_reads_as_its_bytes(tmp_path: Path) -> None:
         assert bytes(mapped) == b"abc"
 
 
-def test_the_double_forgets_what_was_not_synced(tmp_path: Path) -> None:
+def test_the_double_loses_unsynced_data(tmp_path: Path) -> None:
     """A synced file needs its name synced too, and so do renames and removals."""
     files = LossyFiles(tmp_path)
     for name in ("kept", "renamed", "removed"):
@@ -183,7 +183,7 @@ def test_the_double_forgets_what_was_not_synced(tmp_path: Path) -> None:
     assert content(files, tmp_path / "removed") == b"removed"
 
 
-def test_the_double_keeps_of_an_unsynced_tail_what_it_is_told_to(tmp_path: Path) -> None:
+def test_the_double_keeps_the_requested_part_of_an_unsynced_tail(tmp_path: Path) -> None:
     """A torn write leaves its front half; a truncation is durable at once."""
     files = LossyFiles(tmp_path)
     file = files.create(tmp_path / "f")
@@ -198,7 +198,7 @@ def test_the_double_keeps_of_an_unsynced_tail_what_it_is_told_to(tmp_path: Path)
     assert content(files, tmp_path / "f") == b"sa"
 
 
-def test_a_folder_whose_files_come_and_go_is_removed(
+def test_a_folder_that_changes_during_its_removal_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process removes a file first, or adds one before the folder is removed."""
@@ -229,7 +229,7 @@ def test_a_folder_whose_files_come_and_go_is_removed(
 
 
 @pytest.mark.parametrize("double", [LossyFiles, SimFiles])
-def test_no_operation_of_a_double_is_the_real_one(double: type[Files]) -> None:
+def test_every_operation_of_a_double_is_replaced(double: type[Files]) -> None:
     operations = {name for name in vars(Files) if not name.startswith("_")}
     # These touch no file.
     operations -= {"attempt", "aside"}

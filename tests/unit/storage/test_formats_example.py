@@ -20,7 +20,7 @@ def example(number: int = 0) -> bytes:
     return bytes.fromhex("".join(line[4:] for line in found[number].splitlines()))
 
 
-def test_the_example_reads_as_the_document_says() -> None:
+def test_the_example_decodes_as_documented() -> None:
     """Header, checksums and both messages."""
     entry = example()
     header = read_header(entry)
@@ -33,7 +33,7 @@ def test_the_example_reads_as_the_document_says() -> None:
     assert (second.key, second.value_is_null, second.sequence_id) == (b"1001", True, 1)
 
 
-def test_the_example_is_written_byte_for_byte() -> None:
+def test_the_example_is_encoded_byte_for_byte() -> None:
     """The same messages give the same bytes."""
     builder = NativeBatchBuilder("p")
     builder.add(b"Milkman Road", key=b"1003")
@@ -43,7 +43,7 @@ def test_the_example_is_written_byte_for_byte() -> None:
     assert made == example()
 
 
-def test_the_kafka_example_reads_as_the_document_says() -> None:
+def test_the_kafka_example_decodes_as_documented() -> None:
     """A batch, and the same two messages."""
     entry = example(1)
     header = read_header(entry)
@@ -58,7 +58,7 @@ def test_the_kafka_example_reads_as_the_document_says() -> None:
     assert (second.key, second.value_is_null, second.batch_index) == (b"1001", True, 1)
 
 
-def test_the_kafka_example_is_written_byte_for_byte() -> None:
+def test_the_kafka_example_is_encoded_byte_for_byte() -> None:
     """The same records give the same bytes."""
     batch = build_columns(
         [b"1003", b"1001"],

@@ -10,13 +10,13 @@ from ledgerfold.storage.joined_crc import LENGTHS_MAX, JoinedCrcs
 
 
 @given(st.binary(max_size=300), st.lists(st.binary(max_size=40), min_size=1, max_size=20))
-def test_joined_is_the_checksum_of_both(first: bytes, seconds: list[bytes]) -> None:
+def test_the_joined_checksum_is_that_of_both_parts(first: bytes, seconds: list[bytes]) -> None:
     crcs = JoinedCrcs()
     for second in seconds * 3:
         assert crcs.joined(crc32c(first), second, crc32c(second)) == crc32c(first + second)
 
 
-def test_of_a_length_that_came_before_nothing_is_read() -> None:
+def test_a_repeated_length_uses_the_cached_value() -> None:
     crcs, second = JoinedCrcs(), bytes(100_000)
     told = crc32c(second)
     joined = [crcs.joined(5, second, told) for _ in range(2)]
@@ -24,7 +24,7 @@ def test_of_a_length_that_came_before_nothing_is_read() -> None:
     assert crcs.joined(5, b"x" * 100_000, told) == joined[0] == joined[1]
 
 
-def test_kept_values_are_bounded() -> None:
+def test_cached_values_are_bounded() -> None:
     crcs = JoinedCrcs()
     for length in range(2 * LENGTHS_MAX):
         for _ in range(2):

@@ -21,13 +21,13 @@ PACKING = [codec for codec in KafkaCompression if codec]
 
 
 @given(CODECS, st.binary(max_size=200), st.integers(0, 2000))
-def test_compressed_data_are_read_again(codec: KafkaCompression, data: bytes, times: int) -> None:
+def test_compressed_data_are_decompressed(codec: KafkaCompression, data: bytes, times: int) -> None:
     """Over one block of each framing or several."""
     assert decompress(codec, compress(codec, data * times)) == data * times
 
 
 @given(CODECS, st.binary(max_size=200), st.binary(max_size=20), st.integers(0, 100))
-def test_damage_raises_nothing_but_kafkas_error(
+def test_damage_raises_only_kafkas_error(
     codec: KafkaCompression, data: bytes, other: bytes, at: int
 ) -> None:
     """Tests any contents of the stream."""
@@ -38,7 +38,9 @@ def test_damage_raises_nothing_but_kafkas_error(
 
 
 @pytest.mark.parametrize("codec", PACKING)
-def test_a_bomb_is_refused(codec: KafkaCompression, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decompression_bomb_is_refused(
+    codec: KafkaCompression, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One byte above the limit is refused, the limit itself is read."""
     monkeypatch.setattr(compression, "BATCH_BYTES_MAX", 1_000_000)
     assert len(decompress(codec, compress(codec, bytes(1_000_000)))) == 1_000_000
@@ -60,14 +62,14 @@ def test_streams_that_other_clients_write_are_read() -> None:
 
 
 @pytest.mark.parametrize("codec", [each for each in PACKING if each != KafkaCompression.ZSTD])
-def test_a_stream_that_ends_early_is_refused(codec: KafkaCompression) -> None:
+def test_a_truncated_stream_is_refused(codec: KafkaCompression) -> None:
     """zstd's reader returns what exists, and the records are incomplete."""
     packed = compress(codec, b"some records " * 20)
     with pytest.raises(KafkaError, match="cannot decompress"):
         decompress(codec, packed[:-9])
 
 
-def test_a_codec_that_nobody_knows_is_refused_both_ways() -> None:
+def test_an_unknown_codec_is_refused() -> None:
     """With Kafka's error for it."""
     for how in (compress, decompress):
         with pytest.raises(KafkaError, match="Unknown compression type id: 7") as refused:

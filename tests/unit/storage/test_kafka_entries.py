@@ -20,7 +20,7 @@ def batch_of(entry: bytes) -> bytes:
     return bytes(parts.header_bytes) + bytes(parts.section)
 
 
-def test_a_batch_comes_out_as_it_went_in() -> None:
+def test_a_batch_is_returned_unchanged() -> None:
     assert batch_of(entry_of(BATCH, sequence_id=0, publish_time_ms=7)) == BATCH
 
 
@@ -33,7 +33,9 @@ def test_a_batch_comes_out_as_it_went_in() -> None:
         (EntryFields(1, codec=Codec.KAFKA, compression=Compression.ZSTD), BATCH_HEADER_BYTES),
     ],
 )
-def test_an_entry_that_tells_of_another_batch_holds_none(fields: EntryFields, keys: int) -> None:
+def test_an_entry_whose_header_describes_another_batch_is_invalid(
+    fields: EntryFields, keys: int
+) -> None:
     """Topics alone had been tested with such ones."""
     with pytest.raises(InvalidRequest):
         batch_of(build_entry(BATCH[:keys], BATCH[keys:], fields))

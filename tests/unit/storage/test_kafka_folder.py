@@ -66,7 +66,7 @@ def test_a_segment_with_offsets_too_far_from_its_base_is_split(
         assert sum(sizes) == path.stat().st_size
 
 
-def test_a_torn_tail_behind_a_split(tmp_path: Path) -> None:
+def test_a_torn_tail_after_a_split(tmp_path: Path) -> None:
     path = write(tmp_path, 0, 0, FAR + 1)
     path.write_bytes(path.read_bytes() + batch(FAR + 2)[:-5])
     first, last = segments_of(tmp_path)
@@ -84,7 +84,7 @@ def test_unfinished_files_of_a_cleaning_are_ignored(tmp_path: Path) -> None:
     assert found(tmp_path) == [(0, "log"), (10, "log"), (20, "log")]
 
 
-def test_a_swap_takes_the_place_of_what_it_covers(tmp_path: Path) -> None:
+def test_a_swap_file_replaces_the_segments_that_it_covers(tmp_path: Path) -> None:
     for base in (0, 10, 20):
         write(tmp_path, base, base)
     write(tmp_path, 0, 0, 10, suffix=".swap")
@@ -92,7 +92,7 @@ def test_a_swap_takes_the_place_of_what_it_covers(tmp_path: Path) -> None:
     assert found(tmp_path) == [(0, "swap"), (20, "log")]
 
 
-def test_swaps_below_an_unfinished_file_count(tmp_path: Path) -> None:
+def test_swap_files_below_an_unfinished_file_are_complete(tmp_path: Path) -> None:
     for base in (0, 10, 20):
         write(tmp_path, base, base)
     write(tmp_path, 0, 1, suffix=".swap")
@@ -110,7 +110,7 @@ def test_a_folder_without_segments(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", [b"\x00" * 200, batch(1)[:30], batch(1)[:-1], b"\x00" * 3])
-def test_a_torn_tail_is_left_out(tmp_path: Path, left: bytes) -> None:
+def test_a_torn_tail_is_ignored(tmp_path: Path, left: bytes) -> None:
     path = write(tmp_path, 0, 0)
     whole = path.stat().st_size
     path.write_bytes(path.read_bytes() + left)
@@ -135,7 +135,7 @@ def test_a_last_batch_with_a_wrong_checksum_is_torn(tmp_path: Path) -> None:
     assert "crc" in torn.why
 
 
-def test_damage_in_front_of_what_is_whole_is_an_error(tmp_path: Path) -> None:
+def test_damage_before_intact_batches_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path, 0, 0, 1)
     data = bytearray(path.read_bytes())
     data[len(data) // 2 - 1] ^= 1
@@ -144,14 +144,14 @@ def test_damage_in_front_of_what_is_whole_is_an_error(tmp_path: Path) -> None:
         read(segments_of(tmp_path)[0])
 
 
-def test_offsets_that_go_back_are_damage(tmp_path: Path) -> None:
+def test_decreasing_offsets_are_damage(tmp_path: Path) -> None:
     write(tmp_path, 0, 5, 5)
     with pytest.raises(Corruption, match="expected an offset from 6 on, found 5"):
         read(segments_of(tmp_path)[0])
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_messages_are_refused(tmp_path: Path, magic: int) -> None:
+def test_old_message_formats_are_refused(tmp_path: Path, magic: int) -> None:
     path = write(tmp_path, 0, 0)
     data = bytearray(path.read_bytes())
     data[16] = magic

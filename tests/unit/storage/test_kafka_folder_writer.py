@@ -18,7 +18,7 @@ from ledgerfold.storage.kafka.transaction_index import (
 )
 
 
-def test_a_batch_is_indexed_behind_more_than_the_interval(tmp_path: Path) -> None:
+def test_a_batch_is_indexed_after_more_than_the_interval(tmp_path: Path) -> None:
     """Not behind just as much, as in Kafka; exports had been compared with other sizes."""
     batches = [build_batch([KafkaRecord(n, 5, b"k", b"v")], base_offset=n) for n in range(6)]
     size = len(batches[0])
@@ -32,7 +32,7 @@ def test_a_batch_is_indexed_behind_more_than_the_interval(tmp_path: Path) -> Non
     assert list(struct.iter_unpack(">ii", index)) == [(2, 2 * size), (4, 4 * size)]
 
 
-def test_a_file_beside_a_folder_is_replaced_durably(
+def test_a_file_next_to_a_folder_is_replaced_durably(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tests any remains of a killed export, and every order of calls."""
@@ -53,7 +53,7 @@ def test_a_file_beside_a_folder_is_replaced_durably(
     assert (tmp_path / "checkpoint").read_bytes() == b"new"
 
 
-def test_an_aborted_transaction_may_be_of_one_offset() -> None:
+def test_an_aborted_transaction_may_have_one_offset() -> None:
     """Kafka's index allows it."""
     aborted = AbortedTransaction(7, 3, 3, 3)
     assert read_aborted(aborted_bytes([aborted]), 0, 10) == [aborted]

@@ -103,12 +103,12 @@ def test_a_batch_that_has_its_horizon_and_loses_nothing_is_not_rebuilt() -> None
     assert kept(batch, [True] * 4, HORIZON_MS + 1) == batch
 
 
-def test_nothing_is_left_where_nothing_is_kept() -> None:
+def test_a_batch_without_kept_records_is_empty() -> None:
     """The header alone is another thing."""
     assert kept(golden("none"), [False] * 4, HORIZON_MS) == b""
 
 
-def test_what_is_no_marker_of_an_end_is_told() -> None:
+def test_batches_that_are_not_end_markers_are_recognized() -> None:
     """Examples are a batch of data, and a marker reduced to its header by a cleaning."""
     assert read_end_marker(built(KafkaCompression.NONE)) is None
     marker = golden("commit")

@@ -55,7 +55,7 @@ def batches(draw: st.DrawFn) -> tuple[int, list[KafkaRecord]]:
 
 
 @given(batches(), st.sampled_from(KafkaCompression))
-def test_built_batches_are_read_again(
+def test_built_batches_are_decoded(
     made: tuple[int, list[KafkaRecord]], compression: KafkaCompression
 ) -> None:
     """Under every codec, with any 64-bit offsets and times."""
@@ -98,13 +98,13 @@ def stretches(draw: st.DrawFn) -> list[KafkaRecord]:
 
 
 @given(stretches())
-def test_records_of_one_layout_are_read_as_what_they_are(records: list[KafkaRecord]) -> None:
+def test_records_of_one_layout_are_decoded_correctly(records: list[KafkaRecord]) -> None:
     """Tests anything between them, and numbers that grow by a byte anywhere."""
     assert list(records_of(build_batch(records))) == records
 
 
 @given(stretches(), st.integers(0, 2**31), st.binary(min_size=1, max_size=3))
-def test_reading_by_columns_is_reading_one_by_one(
+def test_decoding_by_columns_equals_decoding_one_by_one(
     records: list[KafkaRecord], place: int, other: bytes
 ) -> None:
     """Also for damaged records: the same columns, or none."""
@@ -121,7 +121,7 @@ def test_reading_by_columns_is_reading_one_by_one(
 
 
 @given(batches(), st.binary(max_size=40), st.integers(0, 200))
-def test_records_that_are_not_whole_are_refused_and_nothing_else(
+def test_incomplete_records_are_refused(
     made: tuple[int, list[KafkaRecord]], other: bytes, at: int
 ) -> None:
     """Tests any contents under a correct checksum."""
@@ -132,7 +132,7 @@ def test_records_that_are_not_whole_are_refused_and_nothing_else(
         list(records_of(batch))
 
 
-def test_the_broker_stamps_without_touching_what_the_checksum_covers() -> None:
+def test_stamping_changes_nothing_that_the_checksum_covers() -> None:
     """Base offset and leader epoch lie before the checksummed bytes."""
     batch = build_columns([b"a", b"b"], [b"1", b"2"], [10, 20], compression=KafkaCompression.LZ4)
     stamped = packed_header(placed(read_batch_header(batch), 500, 3))
@@ -141,7 +141,7 @@ def test_the_broker_stamps_without_touching_what_the_checksum_covers() -> None:
     assert header.crc == read_batch_header(batch).crc
 
 
-def test_sequences_start_over_after_the_largest() -> None:
+def test_sequence_numbers_wrap_around() -> None:
     """As Kafka counts them: 31 bits."""
     batch = build_columns([b"k"] * 3, [b""] * 3, [1] * 3, producer_id=4, base_sequence=2**31 - 2)
     assert check_batch(batch).last_sequence == 0
@@ -152,9 +152,7 @@ def test_sequences_start_over_after_the_largest() -> None:
     ("field", "at", "code"),
     [("magic", 16, 43), ("record count", 57, 87), ("compression", 22, 76)],
 )
-def test_a_header_that_cannot_be_is_refused_with_kafkas_error(
-    field: str, at: int, code: int
-) -> None:
+def test_an_invalid_header_is_refused_with_kafkas_error(field: str, at: int, code: int) -> None:
     """Though its checksum is right."""
     batch = bytearray(build_columns([b"k"], [b"v"], [1]))
     batch[at] = {"magic": 1, "record count": 0x80, "compression": 5}[field]
@@ -165,7 +163,7 @@ def test_a_header_that_cannot_be_is_refused_with_kafkas_error(
 
 
 @pytest.mark.parametrize("size", [0, 60, 61, 69])
-def test_a_part_of_a_batch_is_none(size: int) -> None:
+def test_a_part_of_a_batch_is_refused(size: int) -> None:
     """From nothing to one byte too few."""
     batch = build_columns([b"k"], [b"v"], [1])
     with pytest.raises(KafkaError, match=r"smaller than|header gives") as refused:
@@ -180,7 +178,7 @@ def test_offsets_rise_within_a_batch(deltas: list[int]) -> None:
         build_columns([b"a", b"b"], [b"1", b"2"], [1, 1], offset_deltas=deltas)
 
 
-def test_an_offset_beyond_the_batch_is_refused_wherever_it_stands() -> None:
+def test_an_offset_beyond_the_batch_is_refused_at_any_place() -> None:
     """Between two good ones, too: tests had only had them first and last."""
     batch = build_columns([b"a", b"b", b"c"], [b"1", b"2", b"3"], [1, 1, 1])
     section = bytearray(batch[BATCH_HEADER_BYTES:])
@@ -193,7 +191,7 @@ def test_an_offset_beyond_the_batch_is_refused_wherever_it_stands() -> None:
         list(records_of(moved))
 
 
-def test_an_entry_is_the_batch() -> None:
+def test_an_entry_is_a_batch() -> None:
     """Its sections end to end, before and after the broker has stamped it."""
     headers = {1: (("h", b"x"), ("n", None), ("h", b"\xff"))}
     batch = build_columns([b"a", None], [None, b""], [10, 0], headers)
@@ -216,7 +214,7 @@ def test_an_entry_is_the_batch() -> None:
     assert last_batch_index(entry, header) == 1
 
 
-def test_messages_keep_their_index_when_others_went() -> None:
+def test_messages_keep_their_index_when_others_are_removed() -> None:
     """Batch indexes are the offset deltas."""
     records = [KafkaRecord(12, 0, b"k", b"v"), KafkaRecord(15, 0, b"l", b"w")]
     entry = entry_of(build_batch(records, base_offset=10), sequence_id=5, publish_time_ms=0)
@@ -226,7 +224,7 @@ def test_messages_keep_their_index_when_others_went() -> None:
     ]
 
 
-def test_an_entry_that_is_no_batch_is_damage_when_it_was_stored() -> None:
+def test_a_stored_entry_that_is_not_a_batch_is_damage() -> None:
     """And the producer's mistake before."""
     entry = bytearray(
         entry_of(build_columns([b"k"], [b"v"], [1]), sequence_id=0, publish_time_ms=0)
@@ -241,7 +239,7 @@ def test_an_entry_that_is_no_batch_is_damage_when_it_was_stored() -> None:
         list(decode(entry).messages())
 
 
-def test_an_entry_of_a_header_alone_is_stored_and_not_published() -> None:
+def test_a_batch_without_records_may_be_stored_and_not_published() -> None:
     """A cleaning leaves it: a span of offsets, and no messages."""
     batch = read_batch_header(build_columns([b"k"] * 3, [b"v"] * 3, [1] * 3))
     alone = sealed(batch._replace(record_count=0), b"")
@@ -262,13 +260,13 @@ def test_an_entry_of_a_header_alone_is_stored_and_not_published() -> None:
         (b"\0\0\0\1", b"\0\0\0\0\0", "at least 6 bytes, but found only 5"),
     ],
 )
-def test_a_marker_that_is_cut_short_is_refused(key: bytes, value: bytes, match: str) -> None:
+def test_a_truncated_marker_is_refused(key: bytes, value: bytes, match: str) -> None:
     """As Kafka words it."""
     with pytest.raises(KafkaError, match=match):
         read_end_marker(build_columns([key], [value], [1], is_control=True))
 
 
-def test_control_records_of_other_kinds_are_no_end_of_a_transaction() -> None:
+def test_other_control_records_do_not_end_a_transaction() -> None:
     """Nor are unknown kinds, nor data."""
     for number, kind in ((2, ControlType.LEADER_CHANGE), (40, ControlType.UNKNOWN)):
         batch = build_columns([bytes((0, 0, 0, number))], [b""], [1], is_control=True)
@@ -276,7 +274,7 @@ def test_control_records_of_other_kinds_are_no_end_of_a_transaction() -> None:
     assert marker_type(build_columns([b"\0\0\0\1"], [b""], [1])) is None
 
 
-def test_columns_of_different_lengths_make_no_batch() -> None:
+def test_columns_of_different_lengths_are_refused() -> None:
     """Empty ones do not either."""
     for keys, values in (([], []), ([b"k"], []), ([b"k"], [b"v", b"w"])):
         with pytest.raises(KafkaError, match="columns of one length"):

@@ -108,7 +108,7 @@ def disk(snapshot: Snapshot) -> Disk:
     return Disk(snapshot)
 
 
-def test_it_is_whole(disk: Disk) -> None:
+def test_verify_finds_an_intact_topic(disk: Disk) -> None:
     assert disk.offline.damage() == []
     assert disk.offline.plan().steps == []
     assert disk.mended() == ALL_OFFSETS
@@ -127,7 +127,7 @@ def test_good_batches_of_a_damaged_cleaned_ledger_are_kept(
     assert disk.topic.kafka.segments[0].figures.size_bytes == size_bytes * 5 // 6
 
 
-def test_a_cleaned_ledger_that_is_gone_leaves_an_empty_segment(disk: Disk) -> None:
+def test_a_lost_cleaned_ledger_leaves_an_empty_segment(disk: Disk) -> None:
     ledger_id = disk.ledger(0)
     disk.remove(ledger_id)
     assert [each.kind for each in disk.offline.damage()] == ["reference"]
@@ -145,7 +145,7 @@ def test_a_cleaned_ledgers_record_is_made_from_its_files(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize(("segment", "left"), [(1, [12, 13]), (2, [9, 10, 11])])
-def test_a_raw_ledger_that_is_gone_gives_no_offset_back(
+def test_offsets_of_a_lost_raw_ledger_are_not_reused(
     disk: Disk, segment: int, left: list[int]
 ) -> None:
     for ledger_id in disk.topic.kafka.segments[segment].ledger_ids:
@@ -160,7 +160,7 @@ def test_a_raw_ledger_that_is_gone_gives_no_offset_back(
     lab.close()
 
 
-def test_a_segment_whose_batches_a_repair_gave_up_hides_none_behind_it(disk: Disk) -> None:
+def test_a_segment_without_batches_hides_none_after_it(disk: Disk) -> None:
     """All of the middle one."""
     folder = LEDGERS / str(disk.ledger(1))
     for name in disk.files.listdir(folder):
@@ -168,7 +168,7 @@ def test_a_segment_whose_batches_a_repair_gave_up_hides_none_behind_it(disk: Dis
     assert disk.mended() == [*CLEANED_OFFSETS, 12, 13]
 
 
-def test_offsets_lost_at_a_segments_end_are_not_assigned_again(disk: Disk) -> None:
+def test_offsets_lost_at_a_segments_end_are_not_reused(disk: Disk) -> None:
     """Behind it a segment begins that holds nothing, and tells where they ended."""
     lab = started(disk)
     lab.run(lab.kafka.roll())
@@ -188,7 +188,7 @@ def test_a_topic_record_is_made_from_its_ledgers(disk: Disk) -> None:
     assert disk.offline.damage() == []
 
 
-def test_a_store_record_that_is_lost_tells_of_features_again(disk: Disk) -> None:
+def test_a_rebuilt_store_record_lists_the_features(disk: Disk) -> None:
     tenant = TenantRecord(name="acme")
     schema = SchemaRecord(topic="persistent://acme/ns/t")
     disk.pairs.write({key_of(each): encode_record(each) for each in (tenant, schema)}, [b"store"])
@@ -200,7 +200,7 @@ def test_a_store_record_that_is_lost_tells_of_features_again(disk: Disk) -> None
     assert disk.offline.damage() == []
 
 
-def test_segments_that_name_other_raw_ledgers_are_made_to_agree(disk: Disk) -> None:
+def test_segments_with_inconsistent_raw_ledgers_are_corrected(disk: Disk) -> None:
     topic = disk.topic
     del topic.kafka.segments[1]
     with disk.metadata.batch() as batch:
@@ -210,7 +210,7 @@ def test_segments_that_name_other_raw_ledgers_are_made_to_agree(disk: Disk) -> N
     assert disk.topic.kafka.segments[1].base_offset == 9
 
 
-def test_a_follower_reads_across_what_is_lost(disk: Disk) -> None:
+def test_a_follower_continues_after_lost_data(disk: Disk) -> None:
     disk.flip(disk.ledger(0), 5)
     disk.offline.repair()
     lab = started(disk)

@@ -155,7 +155,7 @@ def test_aborted_records_stay_aborted(
 
 @ENDINGS
 @pytest.mark.parametrize(("steps", "lost", "left"), [(".ta.", 3, 1), (".|.ta..", 4, 2)])
-def test_a_segment_that_a_repair_ended_tells_of_itself(
+def test_a_repaired_segment_keeps_its_figures(
     ending: str, steps: str, lost: int, left: int
 ) -> None:
     """Once another has begun behind it, its batches are not looked at."""
@@ -187,7 +187,7 @@ def test_records_aborted_before_the_log_was_closed_stay_aborted() -> None:
 
 @ENDINGS
 @pytest.mark.parametrize(("steps", "lost"), [("...", 2), ("....", 2), (".|..", 2), ("..", 0)])
-def test_offsets_at_the_logs_end_are_not_assigned_again(ending: str, steps: str, lost: int) -> None:
+def test_offsets_at_the_logs_end_are_not_reused(ending: str, steps: str, lost: int) -> None:
     repaired = Log(steps).ended(ending)
     end = steps.count(".")
     repaired.lose(*range(lost, end))
@@ -195,7 +195,7 @@ def test_offsets_at_the_logs_end_are_not_assigned_again(ending: str, steps: str,
 
 
 @pytest.mark.parametrize("steps", ["..|..", "..|..|", ".."])
-def test_where_it_was_closed_tells_where_it_ended_though_a_segment_is_gone(steps: str) -> None:
+def test_the_end_of_a_closed_log_is_known_without_its_last_segment(steps: str) -> None:
     repaired = Log(steps).ended("stop")
     at = min(steps.count("|"), 1)
     repaired.lose_ledgers(repaired.segments[at])
@@ -221,7 +221,7 @@ def test_where_it_was_closed_tells_where_it_ended_though_a_segment_is_gone(steps
         (".ta", 2, [0]),
     ],
 )
-def test_a_transaction_whose_marker_may_be_lost_counts_as_aborted(
+def test_a_transaction_with_a_possibly_lost_marker_counts_as_aborted(
     steps: str, lost: int, committed: list[int]
 ) -> None:
     """After a crash, no record says what was aborted in the active segment."""
@@ -231,7 +231,7 @@ def test_a_transaction_whose_marker_may_be_lost_counts_as_aborted(
 
 
 @pytest.mark.parametrize("ending", ["stop", "crash", "roll and crash"])
-def test_a_transaction_that_is_known_to_be_open_behind_what_is_lost_stays_open(ending: str) -> None:
+def test_a_transaction_known_to_be_open_after_lost_data_stays_open(ending: str) -> None:
     steps = ".t." + "|" * (ending == "roll and crash") + "."
     repaired = Log(steps).ended("stop" if ending == "stop" else "crash")
     repaired.lose(2)
@@ -249,7 +249,7 @@ def test_a_transaction_that_is_known_to_be_open_behind_what_is_lost_stays_open(e
             reload()
 
 
-def test_a_marker_may_be_lost_with_a_ledger_in_the_midst_of_a_segment() -> None:
+def test_a_marker_may_be_lost_with_a_ledger_within_a_segment() -> None:
     repaired = Log(".tuau.tc.").ended("crash")
     (segment,) = repaired.segments
     repaired.lose_ledgers(segment[1:2])

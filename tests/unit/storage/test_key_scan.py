@@ -56,7 +56,7 @@ def scanned(folder: Path, segment: SegmentRecord, key: bytes | None) -> Iterator
 
 @given(st.lists(ROWS, min_size=1, max_size=6), st.sampled_from([100, 300, 4096]))
 @settings(max_examples=examples(40))
-def test_versions_are_those_that_decoding_finds(
+def test_a_scan_finds_the_same_versions_as_decoding(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[Row]], block_bytes: int
 ) -> None:
     """With blocks smaller and larger than entries: the same as reading everything."""

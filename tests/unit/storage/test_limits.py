@@ -43,7 +43,7 @@ def compacted(segments: int) -> LedgerRecord:
     )
 
 
-def test_a_label_of_a_large_ledger_is_read_whole(tmp_path: Path) -> None:
+def test_the_label_of_a_large_ledger_is_read_completely(tmp_path: Path) -> None:
     """More than the four megabytes that were read before: 6 TB of segments of 64 MiB."""
     record = compacted(100_000)
     write_label(tmp_path, label_of(record), REAL)
@@ -91,7 +91,7 @@ def test_settings_above_the_limits_are_refused() -> None:
         StoreSettings(ledger_entries_max=LEDGER_ENTRIES_MAX + 1)
 
 
-def test_durable_entries_saturate() -> None:
+def test_the_durable_length_saturates() -> None:
     """A lower bound stays true: 32 bits, with any settings of the ledger."""
     frame = build_entry(b"k", b"v", EntryFields(message_count=1))
     for durable in (2**32 - 1, 2**32, 2**40):
@@ -99,7 +99,7 @@ def test_durable_entries_saturate() -> None:
         assert read_header(stamped).durable_entries == 2**32 - 1
 
 
-def test_every_limit_is_in_the_document() -> None:
+def test_the_document_lists_every_limit() -> None:
     """By the name of its constant."""
     section = FORMATS.read_text().split("\n## Limits\n")[1].split("\n## ")[0]
     source = Path(writing.__file__).with_name("limits.py").read_text()

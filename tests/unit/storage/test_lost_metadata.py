@@ -138,7 +138,7 @@ def whole(history: History) -> dict[bool, list[Read]]:
         lab.stop()
 
 
-def test_a_start_removes_nothing_and_readers_hear_of_it(
+def test_a_start_removes_nothing_and_readers_get_an_error(
     history: History, whole: dict[bool, list[Read]]
 ) -> None:
     """Tests two starts, because the second one finds the first one's writes."""
@@ -163,7 +163,7 @@ def test_a_start_removes_nothing_and_readers_hear_of_it(
         assert files_with_entries(snapshot, files) == before, lost
 
 
-def test_a_repair_gives_back_what_the_ledgers_tell(
+def test_a_repair_restores_everything_that_the_ledgers_hold(
     history: History, whole: dict[bool, list[Read]]
 ) -> None:
     """Every message, raw and compacted, returns under its id; then a start works as before."""
@@ -183,7 +183,7 @@ def test_a_repair_gives_back_what_the_ledgers_tell(
         lab.stop()
 
 
-def test_a_trimmed_ledger_that_the_view_covers_to_its_end_is_no_loss() -> None:
+def test_a_trimmed_ledger_covered_by_the_view_is_no_loss() -> None:
     """Verify and repair report no loss."""
 
     def act() -> None:
@@ -202,7 +202,7 @@ def test_a_trimmed_ledger_that_the_view_covers_to_its_end_is_no_loss() -> None:
     assert {*told} == {"was trimmed: the compacted view covers it"}
 
 
-def test_a_repair_of_all_that_is_lost_may_be_killed() -> None:
+def test_a_killed_repair_of_everything_can_be_repeated() -> None:
     """At each of its calls to the disk; the next one ends as it would have."""
     lab = BrokerLab()
     history = recorded(lab, lambda: compact_and_trim(lab))
@@ -249,7 +249,7 @@ def test_a_topic_that_misses_records_is_refused_and_others_are_served() -> None:
     lab.stop()
 
 
-def test_the_partitions_of_a_topic_come_back_with_their_number() -> None:
+def test_a_repair_restores_the_number_of_partitions() -> None:
     """Also those that have no entry: keys choose their partition by the number."""
     lab, name = BrokerLab(), "persistent://public/default/orders"
 
@@ -268,7 +268,7 @@ def test_the_partitions_of_a_topic_come_back_with_their_number() -> None:
     lab.stop()
 
 
-def test_a_partitioned_topic_is_not_created_again_beside_a_lost_partition() -> None:
+def test_a_partitioned_topic_is_not_created_over_a_lost_partition() -> None:
     lab, name = BrokerLab(), "persistent://public/default/orders"
 
     def act() -> None:
@@ -290,7 +290,7 @@ def test_a_partitioned_topic_is_not_created_again_beside_a_lost_partition() -> N
         lab.stop()
 
 
-def test_a_new_producer_gets_no_number_that_entries_have() -> None:
+def test_a_new_producer_gets_no_number_used_by_entries() -> None:
     """Else its messages were taken for those of the old one, and dropped as sent before."""
     lab = BrokerLab()
     files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
@@ -307,7 +307,7 @@ def test_a_new_producer_gets_no_number_that_entries_have() -> None:
 
 @pytest.mark.parametrize(("torn", "sequence_ids"), [(0, []), (1, [1])])
 def test_a_torn_tail_is_no_evidence_after_a_power_loss(torn: int, sequence_ids: list[int]) -> None:
-    """Of the ledger's entries, or of the sequence ids of a producer, which sends them again.
+    """It proves neither the ledger's entries nor a producer's sequence ids, which are sent again.
 
     The test of metadata lost at a kill found every written entry whole, and the simulator rarely
     lost both the metadata's last writes and pages in the middle of a write.
@@ -328,9 +328,7 @@ def test_a_torn_tail_is_no_evidence_after_a_power_loss(torn: int, sequence_ids: 
 
 
 @pytest.mark.parametrize(("is_known", "number"), [(True, 1), (False, 0)])
-def test_a_rebuilt_topic_goes_on_with_the_numbers_of_its_producers(
-    is_known: bool, number: int
-) -> None:
+def test_a_rebuilt_topic_continues_its_producers_numbers(is_known: bool, number: int) -> None:
     """The topic's record alone is lost; without producers the next one gets the first number."""
     lab = BrokerLab()
     files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
@@ -344,7 +342,7 @@ def test_a_rebuilt_topic_goes_on_with_the_numbers_of_its_producers(
     assert mended.last_producer_number == number
 
 
-def test_a_store_without_labels_misses_none_and_keeps_those_that_it_has() -> None:
+def test_a_store_without_labels_has_no_damage_and_keeps_existing_labels() -> None:
     """Data of builds from before labels: a missing one is no damage, an unreadable one is."""
     lab = BrokerLab()
     files, pairs = recorded(lab, lambda: publish(lab, 0, 20)).lost(0).disk()
@@ -358,7 +356,7 @@ def test_a_store_without_labels_misses_none_and_keeps_those_that_it_has() -> Non
     assert offline.findings() == []
 
 
-def test_entries_of_no_known_topic_stay_as_copies_and_are_counted() -> None:
+def test_entries_of_unknown_topics_are_kept_and_counted() -> None:
     lab = BrokerLab()
     files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
     (folder,) = files.listdir(LEDGERS)
@@ -375,7 +373,7 @@ def test_entries_of_no_known_topic_stay_as_copies_and_are_counted() -> None:
     assert offline.damage() == []
 
 
-def test_a_copy_of_the_metadata_outlives_a_power_loss() -> None:
+def test_a_copy_of_the_metadata_survives_a_power_loss() -> None:
     """The store has real files here, unlike on the disk in memory."""
     lab = BrokerLab()
     files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
@@ -390,7 +388,7 @@ def test_a_copy_of_the_metadata_outlives_a_power_loss() -> None:
     assert files.listdir(DATA / "repairs" / repair / "metadata") == ["000004.log"]
 
 
-def test_a_missing_mark_is_reported_and_restored_by_a_repair() -> None:
+def test_a_missing_write_mark_is_reported_and_restored() -> None:
     lab = BrokerLab()
     files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
     files.remove(write_mark_path(DATA))
@@ -426,7 +424,9 @@ def kafka_history() -> History:
     return recorded(lab, lambda: clean_twice(lab))
 
 
-def test_a_kafka_topic_keeps_its_only_copy(kafka_history: History) -> None:
+def test_lost_metadata_leave_the_only_copy_of_a_kafka_topic_in_place(
+    kafka_history: History,
+) -> None:
     """After a round the raw segments are deleted: its output is the only copy."""
     lab = resumed(KafkaLab, *kafka_history.lost(0).disk())
     wanted = lab.records()
@@ -445,7 +445,7 @@ def test_a_kafka_topic_keeps_its_only_copy(kafka_history: History) -> None:
         assert files_with_entries(snapshot, files) == before, lost
 
 
-def test_a_kafka_topic_comes_back(kafka_history: History) -> None:
+def test_a_kafka_topic_is_restored(kafka_history: History) -> None:
     """Each record at its offset; and new ones get offsets behind them."""
     lab = resumed(KafkaLab, *kafka_history.lost(0).disk())
     wanted = lab.records()
@@ -461,7 +461,7 @@ def test_a_kafka_topic_comes_back(kafka_history: History) -> None:
         lab.stop()
 
 
-def test_an_error_travels() -> None:
+def test_the_error_is_sent_to_clients() -> None:
     error = MetadataLost("persistent://public/default/t", [3, 5])
     assert isinstance(error, LedgerfoldError)
     assert "ledgers/3, ledgers/5" in error.message

@@ -63,7 +63,7 @@ def test_pairs_are_found_by_key_and_prefix_in_order(pairs: KeyValueStore) -> Non
     assert [pairs.last(each) for each in (b"b/", b"x", b"A")] == [None, None, None]
 
 
-def test_rocks_remembers(tmp_path: Path) -> None:
+def test_rocks_keeps_its_data(tmp_path: Path) -> None:
     """Written pairs are there when the folder is opened again."""
     store = RocksKeyValue(tmp_path / "metadata")
     store.write({b"k": b"v"}, ())
@@ -94,7 +94,7 @@ def test_a_closed_rocks_store_refuses(tmp_path: Path) -> None:
         store.get(b"k")
 
 
-def test_every_kind_of_record_comes_back(pairs: KeyValueStore) -> None:
+def test_every_kind_of_record_is_restored(pairs: KeyValueStore) -> None:
     """Each under its key, listed with its kind only."""
     metadata = MetadataStore(pairs)
     topic, twin = (
@@ -143,7 +143,7 @@ def test_every_kind_of_record_comes_back(pairs: KeyValueStore) -> None:
     assert metadata.store() is None
 
 
-def test_deleting_a_topic_takes_what_belongs_to_it(pairs: KeyValueStore) -> None:
+def test_deleting_a_topic_deletes_its_records(pairs: KeyValueStore) -> None:
     """Its cursors, producers, runs and schemas, but nothing of a topic whose name begins alike."""
     metadata = MetadataStore(pairs)
     with metadata.batch() as batch:
@@ -225,7 +225,7 @@ def test_ledger_ids_are_never_assigned_twice() -> None:
     assert store.next_ledger_id > max(given)
 
 
-def test_a_store_says_its_version_from_its_first_ledger_on() -> None:
+def test_a_store_has_its_version_from_its_first_ledger_on() -> None:
     """However the record is created; later writes keep the version."""
     makers: list[Callable[[MetadataStore], object]] = [
         MetadataStore.allocate_ledger_id,
@@ -239,7 +239,7 @@ def test_a_store_says_its_version_from_its_first_ledger_on() -> None:
         assert store.store_version == STORE_VERSION
 
 
-def test_a_store_from_before_versions_were_told_is_served_on() -> None:
+def test_a_store_from_before_versions_is_served() -> None:
     """As version 1, and it stays without."""
     pairs = MemoryKeyValue()
     pairs.write({b"store": encode_record(StoreRecord(next_ledger_id=9))}, ())
@@ -272,7 +272,7 @@ with DirectoryLock(Path(sys.argv[1]), "9.9"):
 
 
 @pytest.mark.process
-def test_a_second_process_is_told_who_owns_the_directory(tmp_path: Path) -> None:
+def test_a_second_process_gets_the_owners_pid(tmp_path: Path) -> None:
     """Process id and version of the owner; when it is killed the directory is free."""
     command = [sys.executable, "-c", _HOLD, str(tmp_path)]
     with subprocess.Popen(
@@ -289,7 +289,7 @@ def test_a_second_process_is_told_who_owns_the_directory(tmp_path: Path) -> None
             pass
 
 
-def test_one_process_cannot_own_a_directory_twice(tmp_path: Path) -> None:
+def test_a_process_cannot_lock_a_directory_twice(tmp_path: Path) -> None:
     """The second attempt fails, the first lock stays, and it ends with its block."""
     with DirectoryLock(tmp_path, "1.0"):
         for _ in range(2):
@@ -301,7 +301,7 @@ def test_one_process_cannot_own_a_directory_twice(tmp_path: Path) -> None:
             DirectoryLock(tmp_path, "1.0").__enter__()
 
 
-def test_the_same_boot_is_told_once_the_directory_was_recovered(
+def test_the_same_boot_is_reported_after_a_complete_recovery(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An owner that ended before its recovery did leaves no mark."""
@@ -326,9 +326,7 @@ def test_the_same_boot_is_told_once_the_directory_was_recovered(
     assert not is_same_boot("", recovers=True)
 
 
-def test_a_machine_that_does_not_tell_its_boots(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_without_boot_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Never the same; nor is there one in the lock that an older build wrote."""
     (tmp_path / "lock").write_text('{"pid": 1, "version": "0.1"}\n')
     with DirectoryLock(tmp_path, "1.0") as lock:
@@ -342,7 +340,7 @@ def test_a_machine_that_does_not_tell_its_boots(
         assert not lock.is_same_boot
 
 
-def test_a_block_of_ids_is_reserved_before_the_last_one_is_used_up() -> None:
+def test_ids_are_reserved_in_blocks_before_they_run_out() -> None:
     """The next write reserves it: callers that need an id do not wait for a disk."""
     pairs = MemoryKeyValue()
     metadata = MetadataStore(pairs)

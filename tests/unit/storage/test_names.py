@@ -13,7 +13,7 @@ from ledgerfold.storage.names import (
 
 
 @pytest.mark.parametrize("number", [0, 7, 10**19, 2**63 - 1])
-def test_a_segments_name_gives_its_number(number: int) -> None:
+def test_a_segments_name_contains_its_number(number: int) -> None:
     assert parse_segment_name(segment_name(number)) == number
     assert segment_number(f"12/{segment_name(number)}") == number
     assert segment_number(f"12/{segment_name(number)}.kept") == number
@@ -32,7 +32,7 @@ def test_a_segments_name_gives_its_number(number: int) -> None:
         ".log",
     ],
 )
-def test_other_names_are_no_segments(name: str) -> None:
+def test_invalid_names_are_no_segments(name: str) -> None:
     """Files with numbers of another length are not Ledgerfold's."""
     assert parse_segment_name(name) is None
     assert segment_number(f"12/{name}") is None

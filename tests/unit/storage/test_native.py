@@ -47,7 +47,7 @@ def left_over(indexes: list[int], rows: int | None = None) -> bytes:
         (left_over([3, 70_000]), 70_000),
     ],
 )
-def test_the_last_batch_index_needs_no_values(data: bytes, expected: int) -> None:
+def test_the_last_batch_index_is_found_without_reading_values(data: bytes, expected: int) -> None:
     """And is the one that decoding the batch gives."""
     header = read_header(data)
     assert last_batch_index(data, header) == expected
@@ -67,7 +67,7 @@ def test_the_size_of_a_batch_counts_keys_and_values() -> None:
     assert builder.size_bytes >= empty + 2_100
 
 
-def test_columns_that_do_not_fit_have_no_last_index() -> None:
+def test_inconsistent_columns_have_no_last_index() -> None:
     data = left_over([1, 2], rows=3)
     with pytest.raises(InvalidRequest, match="do not match"):
         last_batch_index(data, read_header(data))

@@ -25,7 +25,7 @@ SIZES = [0, 1, 100, 127, 128, 16_383, 16_384, 20_000]
 
 
 @pytest.mark.parametrize("producer", ["", "p", "n" * 200])
-def test_each_has_the_bytes_of_the_builder(producer: str) -> None:
+def test_entries_built_together_equal_those_of_the_builder(producer: str) -> None:
     """Tests every size at which a length takes one byte more."""
     chance = random.Random(11)
     keys = [chance.choice(KEYS) for _ in range(300)]
@@ -41,5 +41,5 @@ def test_each_has_the_bytes_of_the_builder(producer: str) -> None:
         assert check_entry(entry).sequence_id == 5 + number
 
 
-def test_no_messages_are_no_entries() -> None:
+def test_no_messages_give_no_entries() -> None:
     assert plain_entries([], [], 0, 1, "p") == []

@@ -54,7 +54,7 @@ def grouped(entries: Sequence[Buffer], rows_max: int = 100) -> list[list[bytes] 
     ]
 
 
-def test_the_usual_forms_are_read_as_by_the_codec() -> None:
+def test_usual_entries_are_read_as_by_the_codec() -> None:
     """With and without key and value; other parts are left to the codec."""
     (rows,) = plain_rows(USUAL, 100)
     assert isinstance(rows, PlainRows)
@@ -66,14 +66,14 @@ def test_the_usual_forms_are_read_as_by_the_codec() -> None:
 
 
 @pytest.mark.parametrize("other", OTHERS, ids=range(len(OTHERS)))
-def test_other_forms_are_left_alone(other: bytes) -> None:
+def test_other_forms_are_skipped(other: bytes) -> None:
     """In their places between the others."""
     first, second = USUAL[:2]
     assert grouped([first, other, second]) == [[first], other, [second]]
 
 
 @pytest.mark.parametrize("usual", USUAL[:6], ids=range(6))
-def test_damage_anywhere_is_left_to_the_caller(usual: bytes) -> None:
+def test_damage_is_left_to_the_caller(usual: bytes) -> None:
     """Whichever byte it is in: nothing is made of it."""
     step = max(1, len(usual) // 200)
     for at in range(0, len(usual), step):
@@ -85,7 +85,7 @@ def test_damage_anywhere_is_left_to_the_caller(usual: bytes) -> None:
     assert grouped([usual + b"\0"]) == [usual + b"\0"]
 
 
-def test_a_run_has_a_limit() -> None:
+def test_the_size_of_a_run_is_limited() -> None:
     first, second, third = USUAL[:3]
     assert grouped([first, second, third], rows_max=2) == [[first, second], [third]]
     assert grouped([]) == []

@@ -37,9 +37,7 @@ from tests.support.pulsar_entries import (
 
 
 @given(st.lists(singles(), min_size=1, max_size=6), st.sampled_from(Compression), st.booleans())
-def test_a_batch_is_read_as_it_was_sent(
-    messages: list[Sent], compression: int, has_ids: bool
-) -> None:
+def test_a_batch_is_decoded_as_sent(messages: list[Sent], compression: int, has_ids: bool) -> None:
     for number, (single, _) in enumerate(messages):
         if has_ids:
             single.sequence_id = 7 + 3 * number
@@ -67,7 +65,7 @@ def test_a_batch_is_read_as_it_was_sent(
 
 
 @given(singles(), st.sampled_from(Compression))
-def test_a_message_alone(sent: Sent, compression: int) -> None:
+def test_an_unbatched_message(sent: Sent, compression: int) -> None:
     single, value = sent
     metadata = metadata_of(compression=compression, schema_version=b"\x01")
     for name in ("partition_key", "event_time", "ordering_key", "null_value"):
@@ -115,14 +113,14 @@ def entry_as_sent(metadata: MessageMetadata, payload: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("highest", "expected"), [(0, 7), (9, 9), (12, 7)])
-def test_the_id_by_which_a_batch_is_recognized(highest: int, expected: int) -> None:
+def test_the_id_that_identifies_a_batch(highest: int, expected: int) -> None:
     """Its highest one only if all ids between belong to it."""
     messages = [message(b"%d" % n, "k") for n in range(3)]
     data = batch_entry(messages, highest_sequence_id=highest)
     assert read_header(data).sequence_id == expected
 
 
-def test_chunks_are_recognized_by_the_last_one() -> None:
+def test_chunks_are_identified_by_the_last_one() -> None:
     ids = []
     for number in range(3):
         metadata = metadata_of(uuid=b"u", num_chunks_from_msg=3, chunk_id=number)
@@ -131,7 +129,7 @@ def test_chunks_are_recognized_by_the_last_one() -> None:
 
 
 @given(st.sets(st.integers(0, 8), min_size=1, max_size=8))
-def test_live_rows(live: set[int]) -> None:
+def test_a_masked_entry_has_only_live_messages(live: set[int]) -> None:
     """An entry served with a mask has only the live messages, under their indexes."""
     data = batch_entry([message(b"%d" % n, f"k{n}") for n in range(9)])
     mask = sum(1 << n for n in live).to_bytes(2, "little")
@@ -146,7 +144,7 @@ def test_live_rows(live: set[int]) -> None:
 
 
 @given(st.binary(min_size=6, max_size=60), st.integers(1, 9), st.integers(0, 4))
-def test_noise_is_one_message(payload: bytes, count: int, compression: int) -> None:
+def test_random_bytes_are_one_opaque_message(payload: bytes, count: int, compression: int) -> None:
     count = min(count, (40 if compression else len(payload)) // 6)
     metadata = metadata_of(
         num_messages_in_batch=count, compression=compression, uncompressed_size=40
@@ -157,7 +155,7 @@ def test_noise_is_one_message(payload: bytes, count: int, compression: int) -> N
 
 
 @given(st.sampled_from(Compression), st.binary(max_size=30))
-def test_what_is_alone_and_does_not_decompress_is_read_as_it_was_sent(
+def test_an_unbatched_message_that_does_not_decompress_is_returned_unchanged(
     compression: int, payload: bytes
 ) -> None:
     """A chunk never does: the message is compressed as a whole, and then cut."""
@@ -174,7 +172,7 @@ def test_what_is_alone_and_does_not_decompress_is_read_as_it_was_sent(
         assert batch.value(0) == payload or len(batch.value(0)) == 9
 
 
-def test_a_zlib_stream_of_the_java_client_has_no_end() -> None:
+def test_a_zlib_stream_of_the_java_client_has_no_end_marker() -> None:
     """It is flushed, and never finished: a batch of it is compacted message by message."""
     payload = packed([message(b"1", "a"), message(b"2", "b")])
     stream = zlib.compressobj()
@@ -193,7 +191,7 @@ def test_a_zlib_stream_of_the_java_client_has_no_end() -> None:
     assert not keys.passes
 
 
-def test_properties_of_any_bytes() -> None:
+def test_properties_may_be_any_bytes() -> None:
     """A client in C++ does not check that they are UTF-8."""
     pair = KeyValue(key=b"caf\xe9", value=b"\xff\n")
     alone = metadata_of()
@@ -238,7 +236,7 @@ def test_a_batch_has_no_more_messages_than_its_payload_can_hold(
         entry_as_sent(metadata, bytes(12))
 
 
-def test_an_entry_of_a_later_build_is_not_damaged() -> None:
+def test_an_entry_of_a_later_build_is_not_damage() -> None:
     later = read_header(entry_as_sent(metadata_of(), b""))._replace(codec=9)
     with pytest.raises(IncompatibleFormat, match="Use a newer build"), decoding("s"):
         codec_of(later)
@@ -246,7 +244,7 @@ def test_an_entry_of_a_later_build_is_not_damaged() -> None:
         key_columns(later, b"", lambda: b"")
 
 
-def test_an_estimate_of_keys_follows_the_stored_bytes() -> None:
+def test_an_estimate_of_key_sizes_depends_on_the_stored_bytes() -> None:
     """An entry may say that it has any number of messages."""
     metadata = metadata_of(num_messages_in_batch=10**6, compression=3, uncompressed_size=10**7)
     tally = SegmentTally("s")
@@ -255,7 +253,7 @@ def test_an_estimate_of_keys_follows_the_stored_bytes() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 3, 5, 12])
-def test_a_batch_that_is_cut_off(cut: int) -> None:
+def test_a_truncated_batch(cut: int) -> None:
     payload = packed([message(b"one", "k"), message(b"two", "l")])
     metadata = metadata_of(num_messages_in_batch=2)
     for count, sent in ((2, payload[:-cut]), (2, payload + b"more"), (1, payload), (3, payload)):
@@ -278,13 +276,13 @@ def test_a_batch_that_is_cut_off(cut: int) -> None:
         {"compacted_batch_indexes": [1]},
     ],
 )
-def test_metadata_that_no_header_can_describe(fields: dict[str, object]) -> None:
+def test_metadata_that_do_not_fit_a_header(fields: dict[str, object]) -> None:
     with pytest.raises(InvalidRequest):
         entry_as_sent(metadata_of(**fields), b"")
 
 
 @given(st.dictionaries(st.sampled_from((9, 11, 31)), st.none() | st.integers(0, 2**31 - 1)))
-def test_only_named_fields_change(fields: dict[int, int | None]) -> None:
+def test_a_rewrite_changes_only_the_named_fields(fields: dict[int, int | None]) -> None:
     metadata = metadata_of(uncompressed_size=5, num_messages_in_batch=3)
     metadata.encryption_keys.append(b"key")
     section = metadata.SerializeToString() + UNKNOWN_FIELD
@@ -300,7 +298,7 @@ def test_only_named_fields_change(fields: dict[int, int | None]) -> None:
 
 
 @given(st.binary(max_size=40))
-def test_noise_as_metadata(section: bytes) -> None:
+def test_random_bytes_as_metadata(section: bytes) -> None:
     with suppress(InvalidRequest):
         parse_metadata(section)
     with suppress(InvalidRequest):
@@ -331,7 +329,7 @@ def unknown_fields(draw: st.DrawFn, depth: int = 0) -> bytes:
 
 
 @given(unknown_fields(), st.data())
-def test_whatever_protobuf_accepts_is_replaced_around(unknown: bytes, data: st.DataObject) -> None:
+def test_a_rewrite_keeps_any_valid_protobuf(unknown: bytes, data: st.DataObject) -> None:
     """Otherwise a message that was stored could not be removed by any run."""
     section = unknown + metadata_of(uncompressed_size=5).SerializeToString()
     assert replaced(section, {9: 300}).startswith(unknown)
@@ -346,6 +344,6 @@ def test_whatever_protobuf_accepts_is_replaced_around(unknown: bytes, data: st.D
 
 
 @pytest.mark.parametrize("section", ["c33e", "c43e", "c33ecc3e", "c33e0801"])
-def test_a_group_that_is_cut_off(section: str) -> None:
+def test_a_truncated_group(section: str) -> None:
     with pytest.raises(InvalidRequest):
         replaced(bytes.fromhex(section), {})

@@ -26,7 +26,7 @@ async def publish(lab: BrokerLab, *, by_pulsar: bool) -> None:
         producer.detach()
 
 
-def test_a_store_record_that_is_made_again_names_the_feature(
+def test_a_rebuilt_store_record_names_the_feature(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lab = BrokerLab()
@@ -46,7 +46,7 @@ def test_a_store_record_that_is_made_again_names_the_feature(
         metadata.store()
 
 
-def test_other_clients_do_not_publish_them() -> None:
+def test_other_clients_may_not_publish_pulsar_entries() -> None:
     """The broker takes metadata for those that a client of Pulsar's protocol sent."""
     lab = BrokerLab()
     with pytest.raises(InvalidRequest, match=r"only over Pulsar's protocol"):

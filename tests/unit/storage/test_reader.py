@@ -116,7 +116,7 @@ def test_sequential_reads_give_every_entry_once(
     assert read == written
 
 
-def test_data_not_in_memory_are_left_to_a_read_that_may_wait(tmp_path: Path) -> None:
+def test_a_nonblocking_read_leaves_data_on_disk_to_a_blocking_one(tmp_path: Path) -> None:
     """Every other read of these files that may not wait finds nothing."""
     opened = Opened(tmp_path / "data", LossyFiles(tmp_path), segment_bytes_max=2000)
     writer = opened.writer()
@@ -137,7 +137,7 @@ def test_data_not_in_memory_are_left_to_a_read_that_may_wait(tmp_path: Path) -> 
     assert waits > 10
 
 
-def test_every_start_and_end_is_found(opened: Opened) -> None:
+def test_every_start_and_end_position_is_found(opened: Opened) -> None:
     """Without having read before it, in any order, also backwards."""
     writer = opened.writer()
     written = [append(writer)[1] for _ in range(150)]
@@ -164,7 +164,7 @@ def test_a_read_takes_all_that_fits_from_every_segment(opened: Opened) -> None:
     assert [plain(entry.data) for entry in found] == written
 
 
-def test_a_segment_that_lost_its_entries_is_damaged_wherever_the_read_ends(opened: Opened) -> None:
+def test_a_segment_without_its_entries_is_damaged_for_every_read(opened: Opened) -> None:
     """Never an empty answer. A defect had made all reads of such a file go to its last entry."""
     writer = opened.writer()
     for _ in range(5):
@@ -181,7 +181,7 @@ def test_a_segment_that_lost_its_entries_is_damaged_wherever_the_read_ends(opene
             )
 
 
-def test_a_reader_of_an_open_ledger_sees_what_is_durable(opened: Opened) -> None:
+def test_a_reader_of_an_open_ledger_gets_only_durable_entries(opened: Opened) -> None:
     """Queued entries are not there; flushed ones are, for a reader that was opened before."""
     writer = opened.writer()
     reader = opened.store.open_reader(writer.ledger_id)
@@ -201,7 +201,7 @@ def test_a_reader_of_an_open_ledger_sees_what_is_durable(opened: Opened) -> None
     assert opened.store.open_reader(writer.ledger_id) is reader
 
 
-def test_a_live_record_does_not_change_in_the_hands_of_a_reader(opened: Opened) -> None:
+def test_a_returned_record_does_not_change(opened: Opened) -> None:
     """A record that was read stays unchanged; the next read gives a new one."""
     writer = opened.writer()
     append(writer)
@@ -231,7 +231,7 @@ def test_counts_times_and_checksums_are_those_of_the_files(opened: Opened) -> No
     assert record.segments[-1].append_time_max_ms == 59
 
 
-def test_position_at_time_is_the_first_entry_not_older(opened: Opened) -> None:
+def test_a_time_finds_the_first_entry_that_is_not_older(opened: Opened) -> None:
     """Publish times are producers' clocks: they need not rise."""
     writer = opened.writer()
     for time_ms in (10, 30, 20, 40):
@@ -242,7 +242,7 @@ def test_position_at_time_is_the_first_entry_not_older(opened: Opened) -> None:
     assert at == [*(Position(writer.ledger_id, entry) for entry in (0, 1, 3)), None]
 
 
-def test_position_at_time_may_begin_later(opened: Opened) -> None:
+def test_a_search_by_time_may_begin_at_a_position(opened: Opened) -> None:
     """Entries before the start are not searched, in its segment and in earlier ones."""
     writer = opened.writer()
     for time_ms in (50, 10, 20):
@@ -261,7 +261,7 @@ def test_position_at_time_may_begin_later(opened: Opened) -> None:
     assert [entry_at(start) for start in range(6)] == [0, 2, 2, 3, -1, -1]
 
 
-def test_segments_sealed_are_those_above_a_position(opened: Opened) -> None:
+def test_sealed_segments_are_listed_above_a_position(opened: Opened) -> None:
     """The open segment is not among them."""
     writer = opened.writer()
     for _ in range(3):
@@ -299,7 +299,7 @@ def test_a_ledger_rolls_by_bytes_entries_and_age(tmp_path: Path) -> None:
         writer.close()
 
 
-def test_a_closed_ledger_takes_nothing_more(opened: Opened) -> None:
+def test_a_closed_ledger_refuses_entries(opened: Opened) -> None:
     """Closing twice is fine; appending is not."""
     writer = opened.writer()
     append(writer)
@@ -309,7 +309,7 @@ def test_a_closed_ledger_takes_nothing_more(opened: Opened) -> None:
         append(writer)
 
 
-def test_a_compacted_ledger_is_read_at_or_after_any_position(opened: Opened) -> None:
+def test_a_compacted_ledger_is_read_from_any_position(opened: Opened) -> None:
     """Entries of several raw ledgers under their ids, with gaps anywhere."""
     positions = [Position(ledger, entry) for ledger in (3, 5, 9) for entry in range(1, 120, 2)]
     reader = opened.adopt([positions[:70], positions[70:71], positions[71:]])
@@ -340,8 +340,8 @@ def test_a_compacted_ledger_with_an_entry_above_the_limit_is_not_adopted(opened:
         opened.store.verify_compacted(ledger_id, "t", [record])
 
 
-def test_a_link_to_a_known_segment_is_adopted_unread(opened: Opened) -> None:
-    """A file of the same name and size that is another one is read, and found out."""
+def test_a_link_to_a_known_segment_is_adopted_without_reading(opened: Opened) -> None:
+    """A different file of the same name and size is read, and rejected."""
     store, positions = opened.store, [Position(3, entry) for entry in range(4)]
     _, [known] = opened.compacted([positions])
     ledger_id = opened.metadata.allocate_ledger_id()
@@ -360,7 +360,9 @@ def test_a_link_to_a_known_segment_is_adopted_unread(opened: Opened) -> None:
         store.verify_compacted(ledger_id, "t", [linked], [known])
 
 
-def test_a_disk_without_links_gets_copies(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_hard_links_gets_copies(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As on file systems that have none."""
     _, [known] = opened.compacted([[Position(3, 0)]])
 
@@ -376,7 +378,7 @@ def test_a_disk_without_links_gets_copies(opened: Opened, monkeypatch: pytest.Mo
     assert path.read_bytes() == source.read_bytes()
 
 
-def test_a_compacted_ledger_is_adopted_only_if_it_is_what_the_records_say(opened: Opened) -> None:
+def test_a_compacted_ledger_that_differs_from_its_records_is_refused(opened: Opened) -> None:
     """A wrong count, checksum, order, size, or file: nothing is adopted."""
     positions = [Position(3, entry) for entry in range(4)]
     ledger_id, records = opened.compacted([positions[:2], positions[2:]])
@@ -406,7 +408,7 @@ def test_a_compacted_ledger_is_adopted_only_if_it_is_what_the_records_say(opened
         verify(records)
 
 
-def test_an_abandoned_segment_leaves_nothing(opened: Opened) -> None:
+def test_an_abandoned_segment_leaves_no_file(opened: Opened) -> None:
     """A task that fails takes its file with it; until then it has the name of an unfinished one."""
     ledger_id = opened.metadata.allocate_ledger_id()
     folder = opened.store.ledger_dir(ledger_id)
@@ -419,7 +421,7 @@ def test_an_abandoned_segment_leaves_nothing(opened: Opened) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_attempts_at_one_task_write_beside_each_other(opened: Opened) -> None:
+def test_concurrent_attempts_of_a_task_do_not_conflict(opened: Opened) -> None:
     """The first to finish names the file; files of the others are removed when it is published.
 
     They had one temporary file: the second attempt's replaced the first one's. No test had two.
@@ -457,7 +459,7 @@ def test_a_scan_refuses_ids_that_do_not_rise(opened: Opened) -> None:
         list(scan_segment(path, records[0]))
 
 
-def test_a_file_outside_its_own_folder_is_not_adopted(opened: Opened) -> None:
+def test_a_file_outside_of_the_ledgers_folder_is_refused(opened: Opened) -> None:
     """Another ledger's file is deleted with that ledger; no name leads out of the ledgers
     folder.
     """
@@ -470,7 +472,7 @@ def test_a_file_outside_its_own_folder_is_not_adopted(opened: Opened) -> None:
             opened.store.verify_compacted(second_id, "t", [records[0], *more])
 
 
-def test_deleting_is_done_once_and_may_be_asked_twice(opened: Opened) -> None:
+def test_a_second_deletion_is_refused(opened: Opened) -> None:
     """Files, folder and record are deleted; a second request gets an error that there is no such
     ledger.
     """

@@ -7,7 +7,7 @@ import pytest
 from ledgerfold.storage.lru_cache import LruCache
 
 
-def test_the_one_asked_for_longest_ago_goes() -> None:
+def test_the_least_recently_used_value_is_dropped() -> None:
     made = list[int]()
 
     def get(key: int) -> str:
@@ -19,7 +19,7 @@ def test_the_one_asked_for_longest_ago_goes() -> None:
     assert len(recent) == 2
 
 
-def test_the_first_of_two_that_are_made_at_once_is_what_both_get() -> None:
+def test_concurrent_callers_get_the_same_value() -> None:
     recent = LruCache[int, list[str]](2)
     first = ["first"]
 
@@ -31,7 +31,7 @@ def test_the_first_of_two_that_are_made_at_once_is_what_both_get() -> None:
     assert recent.get(1, make) is first
 
 
-def test_values_begun_before_a_removal_are_not_kept() -> None:
+def test_values_computed_during_a_removal_are_not_cached() -> None:
     """The caller still gets the value."""
     recent = LruCache[int, str](2)
 
@@ -45,7 +45,7 @@ def test_values_begun_before_a_removal_are_not_kept() -> None:
     assert recent.get(1, lambda: "other") == "new"
 
 
-def test_failed_values_are_built_again() -> None:
+def test_a_failed_computation_is_repeated() -> None:
     recent = LruCache[int, float](2)
     with pytest.raises(ZeroDivisionError):
         recent.get(1, lambda: 1 / 0)

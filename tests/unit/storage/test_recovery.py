@@ -188,7 +188,7 @@ def test_a_ledger_that_a_start_closes_is_not_damaged(tmp_path: Path) -> None:
     assert (record.state, record.damaged) == (LEDGER_STATE_CLOSED, False)
 
 
-def test_a_ledger_whose_next_file_was_never_made_is_closed_without_it(tmp_path: Path) -> None:
+def test_a_ledger_without_its_next_file_is_closed(tmp_path: Path) -> None:
     """The disk may have refused to make it; writers had failed only after that."""
     directory = Directory(tmp_path)
     record = directory.metadata.ledger(directory.ledger_id)
@@ -326,9 +326,7 @@ def test_damage_in_version_1_is_never_cut(tmp_path: Path, damage: Damage) -> Non
 
 
 @pytest.mark.parametrize("damage", [*MIDDLE, the_last_but_one_missing], ids=name)
-def test_a_group_of_which_later_blocks_were_written_and_not_the_first_is_cut(
-    tmp_path: Path, damage: Damage
-) -> None:
+def test_a_group_without_its_first_block_is_cut(tmp_path: Path, damage: Damage) -> None:
     """No flush acknowledged any of it: the bytes after the hole are garbage, not damage."""
     directory = Directory(tmp_path, is_one_group=True)
     directory.damage(damage)
@@ -343,7 +341,7 @@ def test_a_group_of_which_later_blocks_were_written_and_not_the_first_is_cut(
 
 
 @pytest.mark.parametrize("bad", [1, 4])
-def test_both_versions_in_one_segment(tmp_path: Path, bad: int) -> None:
+def test_entries_of_both_versions_in_one_segment(tmp_path: Path, bad: int) -> None:
     """Three of version 1, three of version 2 in one group: only the first prove anything."""
     directory = Directory(tmp_path, is_one_group=True)
     directory.turn_into_version_1(3)
@@ -353,7 +351,7 @@ def test_both_versions_in_one_segment(tmp_path: Path, bad: int) -> None:
     assert directory.read() == directory.written[:bad]
 
 
-def test_a_last_but_one_entry_that_is_missing_is_damage(tmp_path: Path) -> None:
+def test_a_missing_entry_before_the_last_one_is_damage(tmp_path: Path) -> None:
     """The header in its place states that it was durable."""
     directory = Directory(tmp_path)
     directory.damage(the_last_but_one_missing)
@@ -361,7 +359,7 @@ def test_a_last_but_one_entry_that_is_missing_is_damage(tmp_path: Path) -> None:
     assert directory.read() == directory.written[:4]
 
 
-def test_a_last_acknowledged_entry_cannot_be_told_from_a_torn_write(tmp_path: Path) -> None:
+def test_a_damaged_last_entry_counts_as_a_torn_write(tmp_path: Path) -> None:
     """Nothing behind it proves anything: it is cut, and the copy keeps it."""
     directory = Directory(tmp_path)
     directory.damage(flipped_bit_in_the_last_entry)
@@ -434,7 +432,7 @@ def test_a_write_that_was_killed_is_cut_on_a_full_disk(
 
 
 @pytest.mark.parametrize("durability", ["fsync", "os"])
-def test_an_entry_says_what_was_synced_when_it_was_written(tmp_path: Path, durability: str) -> None:
+def test_an_entry_records_the_synced_length_at_its_write(tmp_path: Path, durability: str) -> None:
     """Not what was acknowledged: under durability "os" only the end of a segment is synced."""
     directory = Directory(tmp_path)
     directory.settings = StoreSettings(durability=durability, segment_bytes_max=250)
@@ -457,9 +455,7 @@ def test_an_entry_says_what_was_synced_when_it_was_written(tmp_path: Path, durab
 
 
 @pytest.mark.parametrize("damage", MIDDLE, ids=name)
-def test_damage_in_a_closed_ledger_is_met_by_whoever_reads_it(
-    tmp_path: Path, damage: Damage
-) -> None:
+def test_readers_find_damage_in_a_closed_ledger(tmp_path: Path, damage: Damage) -> None:
     """A disk that rots later: the good part is read, the damaged part raises, each time."""
     directory = Directory(tmp_path)
     directory.recover()
@@ -471,7 +467,7 @@ def test_damage_in_a_closed_ledger_is_met_by_whoever_reads_it(
         assert directory.offsets[2] <= raised.value.offset < directory.offsets[3]
 
 
-def test_a_first_entry_that_is_damaged_hides_nothing(tmp_path: Path) -> None:
+def test_a_damaged_first_entry_raises(tmp_path: Path) -> None:
     """No good entry precedes the damage: every read raises, none is empty."""
     directory = Directory(tmp_path)
     directory.damage(lambda content, offsets: flip(content, 10))
@@ -484,7 +480,7 @@ def test_a_first_entry_that_is_damaged_hides_nothing(tmp_path: Path) -> None:
         directory.reader().position_at_time(30)
 
 
-def test_metadata_of_a_newer_build_are_left_alone(tmp_path: Path) -> None:
+def test_metadata_of_a_newer_build_are_not_changed(tmp_path: Path) -> None:
     """Recovery would close the open ledger, and remove files whose records it cannot read."""
     directory = Directory(tmp_path)
     stranger = directory.path / "ledgers" / "90" / "00000000000000000000.log"
@@ -499,7 +495,7 @@ def test_metadata_of_a_newer_build_are_left_alone(tmp_path: Path) -> None:
     assert directory.pairs.scan(b"") == before
 
 
-def test_an_entry_of_a_newer_format_is_neither_cut_nor_skipped(tmp_path: Path) -> None:
+def test_an_entry_of_a_newer_format_is_kept_and_not_skipped(tmp_path: Path) -> None:
     """A newer build's entry is left for it."""
     directory = Directory(tmp_path)
 
@@ -549,7 +545,7 @@ def test_the_missing_last_file_of_an_open_ledger_raises_when_read(tmp_path: Path
         directory.read(first)
 
 
-def test_a_sealed_file_that_is_too_short_raises_at_its_end(tmp_path: Path) -> None:
+def test_a_truncated_sealed_file_raises_at_its_end(tmp_path: Path) -> None:
     """A truncated file returns its entries, then an error, never silence."""
     directory = Directory(tmp_path)
     directory.recover()
@@ -560,7 +556,7 @@ def test_a_sealed_file_that_is_too_short_raises_at_its_end(tmp_path: Path) -> No
         directory.read(4)
 
 
-def test_lost_metadata_does_not_make_ledgers_orphans(tmp_path: Path) -> None:
+def test_lost_metadata_do_not_make_ledgers_orphans(tmp_path: Path) -> None:
     """Without the metadata, recovery stops instead of removing every ledger."""
     directory = Directory(tmp_path)
     directory.pairs = MemoryKeyValue()
@@ -569,7 +565,7 @@ def test_lost_metadata_does_not_make_ledgers_orphans(tmp_path: Path) -> None:
     assert directory.first_file.exists()
 
 
-def test_files_that_no_record_names_are_removed(tmp_path: Path) -> None:
+def test_files_without_a_record_are_removed(tmp_path: Path) -> None:
     """Files and folders of a failed run are removed; files that are not Ledgerfold's stay."""
     directory = Directory(tmp_path)
     ledgers = tmp_path / "ledgers"
@@ -586,7 +582,7 @@ def test_files_that_no_record_names_are_removed(tmp_path: Path) -> None:
     assert directory.read() == directory.written
 
 
-def test_recovery_closes_and_counts(tmp_path: Path) -> None:
+def test_recovery_closes_ledgers_and_counts_their_entries(tmp_path: Path) -> None:
     """A closed ledger's record is the same whether its writer or recovery closed it."""
     directory = Directory(tmp_path, segment_bytes_max=250)
     record = directory.metadata.ledger(directory.ledger_id)

@@ -39,7 +39,7 @@ def forget(lab: BrokerLab, ledger_id: int) -> None:
 
 
 @pytest.mark.parametrize("starts", [1, 2])
-def test_entries_that_the_metadata_have_lost_are_kept_and_told(
+def test_entries_that_the_metadata_have_lost_are_kept_and_reported(
     starts: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """They stay in place, at each start; their topic is not served (test_lost_metadata.py)."""

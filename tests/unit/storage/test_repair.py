@@ -111,7 +111,7 @@ def disk(snapshot: Snapshot) -> Disk:
     return Disk(snapshot)
 
 
-def test_it_is_whole(disk: Disk) -> None:
+def test_verify_finds_an_intact_directory(disk: Disk) -> None:
     assert disk.offline.findings() == []
     assert disk.offline.plan().steps == []
     assert disk.read() == (RAW, VIEW)
@@ -148,7 +148,7 @@ def test_a_topic_record_is_made_from_its_ledgers(disk: Disk) -> None:
     assert disk.read() == (RAW, VIEW)
 
 
-def test_a_subscription_begins_with_the_oldest_message(disk: Disk) -> None:
+def test_a_rebuilt_subscription_begins_at_the_oldest_message(disk: Disk) -> None:
     """Again rather than never."""
     disk.spoil(key_of(CursorRecord(topic=TOPIC, subscription="s")))
     disk.offline.repair()
@@ -157,7 +157,7 @@ def test_a_subscription_begins_with_the_oldest_message(disk: Disk) -> None:
     assert disk.offline.damage() == []
 
 
-def test_a_subscription_of_a_topic_without_ledgers_begins_before_all_there_will_be(
+def test_a_subscription_of_an_empty_topic_begins_at_the_start(
     disk: Disk,
 ) -> None:
     """Every topic had had ledgers."""
@@ -171,7 +171,7 @@ def test_a_subscription_of_a_topic_without_ledgers_begins_before_all_there_will_
     assert (cursor.mark_delete.ledger_id, cursor.mark_delete.entry_id) == EARLIEST
 
 
-def test_a_store_without_ledgers_begins_with_the_first_id() -> None:
+def test_a_store_without_ledgers_restarts_its_ids() -> None:
     """Only the store record is damaged."""
     files = LossyFiles(Path("/disk"))
     files.make_dir(LEDGERS)
@@ -184,7 +184,7 @@ def test_a_store_without_ledgers_begins_with_the_first_id() -> None:
 
 
 @pytest.mark.parametrize("prefix", [b"producer/", b"run/"])
-def test_another_record_that_cannot_be_read_goes(disk: Disk, prefix: bytes) -> None:
+def test_other_unreadable_records_are_deleted(disk: Disk, prefix: bytes) -> None:
     ((key, _),) = disk.pairs.scan(prefix)
     disk.spoil(key)
     assert len(disk.kinds()) == 1
@@ -192,7 +192,7 @@ def test_another_record_that_cannot_be_read_goes(disk: Disk, prefix: bytes) -> N
     assert disk.pairs.get(key) is None
 
 
-def test_the_store_record_is_above_every_id(disk: Disk) -> None:
+def test_a_rebuilt_store_record_is_above_every_id(disk: Disk) -> None:
     """Missing, unreadable or too low."""
     low = encode_record(StoreRecord(next_ledger_id=5))
     harms: list[tuple[Callable[[], None], int]] = [
@@ -210,7 +210,7 @@ def test_the_store_record_is_above_every_id(disk: Disk) -> None:
         assert disk.offline.damage() == []
 
 
-def test_a_mark_that_is_missing_beside_a_damaged_store_record_is_made_again(disk: Disk) -> None:
+def test_a_missing_write_mark_next_to_a_damaged_store_record_is_restored(disk: Disk) -> None:
     """Else the next start takes its absence for a loss. Each had been missing alone."""
     disk.files.remove(write_mark_path(DATA))
     disk.spoil(b"store")
@@ -218,7 +218,7 @@ def test_a_mark_that_is_missing_beside_a_damaged_store_record_is_made_again(disk
     assert disk.offline.findings() == []
 
 
-def test_a_record_of_no_topic_goes(disk: Disk) -> None:
+def test_a_record_without_a_topic_is_deleted(disk: Disk) -> None:
     cursor = CursorRecord(topic="persistent://public/default/gone", subscription="s")
     disk.pairs.write({key_of(cursor): encode_record(cursor)}, ())
     assert disk.kinds() == [("reference", -1)]
@@ -227,7 +227,7 @@ def test_a_record_of_no_topic_goes(disk: Disk) -> None:
     assert disk.offline.damage() == []
 
 
-def test_a_ledger_that_its_topic_forgot_is_named_again(disk: Disk) -> None:
+def test_a_ledger_missing_in_its_topics_record_is_added(disk: Disk) -> None:
     topic = disk.metadata.topic(TOPIC)
     assert topic is not None
     topic.ledger_ids.remove(2)
@@ -237,7 +237,7 @@ def test_a_ledger_that_its_topic_forgot_is_named_again(disk: Disk) -> None:
     assert disk.mended() == (RAW, VIEW)
 
 
-def test_a_ledger_without_record_and_files_is_named_no_longer(disk: Disk) -> None:
+def test_a_ledger_without_record_and_files_is_removed_from_its_topic(disk: Disk) -> None:
     with disk.metadata.batch() as batch:
         batch.delete_ledger(2)
     disk.files.remove_dir(LEDGERS / "2")
@@ -248,7 +248,7 @@ def test_a_ledger_without_record_and_files_is_named_no_longer(disk: Disk) -> Non
     assert disk.mended() == (RAW - 6, VIEW - 3)
 
 
-def test_files_of_a_later_build_are_left(disk: Disk) -> None:
+def test_files_of_a_newer_build_are_not_changed(disk: Disk) -> None:
     """With a record of a later version the repair does nothing."""
     key = key_of(LedgerRecord(ledger_id=4))
     value = disk.pairs.get(key)
@@ -260,7 +260,7 @@ def test_files_of_a_later_build_are_left(disk: Disk) -> None:
     assert "Use a newer build" in plan.refused[0].what
 
 
-def test_a_store_of_a_later_build_is_left(disk: Disk) -> None:
+def test_a_store_of_a_newer_build_is_not_changed(disk: Disk) -> None:
     """Tests any other defect in addition."""
     later = StoreRecord(next_ledger_id=1, store_version=STORE_VERSION + 1)
     disk.pairs.write({b"store": encode_record(later)}, ())
@@ -271,7 +271,7 @@ def test_a_store_of_a_later_build_is_left(disk: Disk) -> None:
     assert plan.refused[0].what.startswith("the metadata store has format version 4")
 
 
-def test_an_entry_of_a_later_build_is_left(disk: Disk) -> None:
+def test_an_entry_of_a_newer_build_is_kept(disk: Disk) -> None:
     """Also when something else of its ledger is damaged; other ledgers are mended."""
     disk.set_version(4, 99)
     disk.flip(4, 2 * disk.entry_bytes - 1)
@@ -284,9 +284,7 @@ def test_an_entry_of_a_later_build_is_left(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("ledger_id", [3, 5])
-def test_a_ledger_with_nothing_but_an_entry_of_a_later_build_is_left(
-    disk: Disk, ledger_id: int
-) -> None:
+def test_a_ledger_with_only_an_entry_of_a_newer_build_is_kept(disk: Disk, ledger_id: int) -> None:
     """A compacted or an open one, otherwise readable by this build. No other entry is damaged, and
     the record names no more entries.
     """
@@ -300,7 +298,7 @@ def test_a_ledger_with_nothing_but_an_entry_of_a_later_build_is_left(
 # Raw ledgers
 
 
-def test_ids_never_change_and_counts_are_told(disk: Disk) -> None:
+def test_ids_do_not_change_and_counts_are_reported(disk: Disk) -> None:
     """The second and third of six entries are damaged: a value, and a header."""
     disk.flip(4, 2 * disk.entry_bytes - 1)
     disk.flip(4, 2 * disk.entry_bytes + 10)
@@ -326,7 +324,7 @@ def test_damage_to_an_open_ledger_closes_it(disk: Disk) -> None:
     assert disk.read() == (RAW - 1, VIEW - 1)
 
 
-def test_a_view_whose_record_was_damaged_comes_back(disk: Disk) -> None:
+def test_a_view_with_a_damaged_record_is_restored(disk: Disk) -> None:
     """Only RocksDB reports the damage; the count of writes is complete."""
     topic = disk.metadata.topic(TOPIC)
     assert topic is not None
@@ -342,7 +340,7 @@ def test_a_view_whose_record_was_damaged_comes_back(disk: Disk) -> None:
     assert disk.read() == (RAW, VIEW)
 
 
-def test_a_label_that_was_written_again_outlives_a_power_loss(disk: Disk) -> None:
+def test_a_rewritten_label_survives_a_power_loss(disk: Disk) -> None:
     """Repairs had been killed, and no power had been lost when one was done."""
     path = LEDGERS / "1" / "label"
     disk.files.damage(path, lambda data: data[:-1] + bytes([data[-1] ^ 1]))
@@ -351,7 +349,7 @@ def test_a_label_that_was_written_again_outlives_a_power_loss(disk: Disk) -> Non
     assert disk.offline.findings() == []
 
 
-def test_a_segment_that_a_record_does_not_name_takes_its_place() -> None:
+def test_a_segment_missing_in_the_record_is_added_in_its_place() -> None:
     """Not behind those that it names: the last segments alone had been missing from a record."""
     lab = BrokerLab()
     lab.publish([([Message(b"%d" % n, bytes(250))], False) for n in range(6)])
@@ -371,7 +369,7 @@ def test_a_segment_that_a_record_does_not_name_takes_its_place() -> None:
     assert [each.path for each in mended.segments] == paths
 
 
-def test_a_label_that_is_replaced_is_copied_first(disk: Disk) -> None:
+def test_a_replaced_label_is_copied_first(disk: Disk) -> None:
     """A label that is missing is only written."""
     path = LEDGERS / "1" / "label"
     disk.files.damage(path, lambda data: data[:-1] + bytes([data[-1] ^ 1]))
@@ -385,7 +383,7 @@ def test_a_label_that_is_replaced_is_copied_first(disk: Disk) -> None:
     assert disk.offline.findings() == []
 
 
-def test_a_ledger_that_is_mended_is_as_old_as_before(disk: Disk) -> None:
+def test_a_repaired_ledger_keeps_its_times(disk: Disk) -> None:
     """Compares the times of a record that a repair creates again."""
     before = disk.metadata.ledger(5)
     assert before is not None
@@ -406,7 +404,7 @@ def test_a_torn_tail_is_a_note(disk: Disk) -> None:
     assert disk.mended() == (RAW - 1, VIEW - 1)
 
 
-def test_the_remains_of_a_power_loss_are_a_note(disk: Disk) -> None:
+def test_traces_of_a_power_loss_are_only_a_note(disk: Disk) -> None:
     """Nothing proves that the open ledger's last entry was acknowledged: a start cuts it, too."""
     disk.flip(5, disk.entry_bytes + 10)
     assert disk.kinds() == [("entry", 5)]
@@ -439,7 +437,7 @@ def test_a_repair_changes_no_file_in_place(disk: Disk) -> None:
     assert disk.files.size(shared) == before
 
 
-def test_after_a_power_loss_a_good_entry_proves_only_what_was_durable_before_it(
+def test_after_a_power_loss_an_intact_entry_proves_only_earlier_writes(
     disk: Disk,
 ) -> None:
     """Entries of one flush prove nothing about each other. The entry before a torn one had been
@@ -453,7 +451,7 @@ def test_after_a_power_loss_a_good_entry_proves_only_what_was_durable_before_it(
     assert after_power_loss.plan().steps == []
 
 
-def test_a_missing_segment_is_a_range_that_is_lost(disk: Disk) -> None:
+def test_a_missing_segment_is_a_lost_range(disk: Disk) -> None:
     disk.files.remove(LEDGERS / "2" / disk.files.listdir(LEDGERS / "2")[0])
     assert disk.kinds() == [("file", 2)]
     (step,) = disk.offline.plan().steps
@@ -462,7 +460,7 @@ def test_a_missing_segment_is_a_range_that_is_lost(disk: Disk) -> None:
     assert disk.mended() == (RAW - lost, VIEW)
 
 
-def test_a_gap_that_nobody_recorded_is_found(disk: Disk) -> None:
+def test_an_unrecorded_gap_is_found(disk: Disk) -> None:
     """A segment that the record does not list."""
     record = disk.metadata.ledger(2)
     assert record is not None
@@ -475,7 +473,7 @@ def test_a_gap_that_nobody_recorded_is_found(disk: Disk) -> None:
     assert disk.offline.damage() == []
 
 
-def test_sums_that_are_wrong_are_found_and_mended(disk: Disk) -> None:
+def test_wrong_sums_are_found_and_corrected(disk: Disk) -> None:
     """Each field of a segment's record."""
     good = disk.metadata.ledger(1)
     assert good is not None
@@ -492,7 +490,7 @@ def test_sums_that_are_wrong_are_found_and_mended(disk: Disk) -> None:
         assert mended.segments == good.segments, name
 
 
-def test_a_value_that_looks_like_an_entry_is_none(disk: Disk) -> None:
+def test_a_value_that_resembles_an_entry_is_ignored(disk: Disk) -> None:
     """Behind a bad header every byte is looked at; an entry of another ledger is not taken."""
     frame = build_entry(b"k", b"v", EntryFields(message_count=1))
     inner = stamp(frame, 9, 1, append_time_ms=1, producer_number=1)
@@ -528,7 +526,7 @@ def test_a_view_that_raw_ledgers_cover_is_dropped(disk: Disk) -> None:
     lab.stop()
 
 
-def test_the_good_entries_of_a_view_are_kept_where_raw_data_are_trimmed(disk: Disk) -> None:
+def test_the_intact_entries_of_a_view_are_kept_if_raw_data_are_trimmed(disk: Disk) -> None:
     """One of its five messages is lost, and the report names it."""
     disk.trim(1)
     disk.flip(3, 2 * disk.entry_bytes - 1)
@@ -538,7 +536,7 @@ def test_the_good_entries_of_a_view_are_kept_where_raw_data_are_trimmed(disk: Di
     assert disk.mended() == (RAW - 6, VIEW - 1)
 
 
-def test_a_view_over_a_raw_ledger_that_is_gone_is_not_covered(disk: Disk) -> None:
+def test_a_view_over_a_lost_raw_ledger_is_not_covered(disk: Disk) -> None:
     """The lost ledger is not the first one, which trimming removes first."""
     disk.trim(2)
     disk.flip(3, 1 * disk.entry_bytes - 1)
@@ -547,7 +545,7 @@ def test_a_view_over_a_raw_ledger_that_is_gone_is_not_covered(disk: Disk) -> Non
     assert disk.mended() == (RAW - 6, VIEW - 1 - 3)
 
 
-def test_a_view_that_is_gone_is_lost_as_far_as_raw_data_are_trimmed(disk: Disk) -> None:
+def test_a_lost_view_loses_only_trimmed_data(disk: Disk) -> None:
     disk.trim(1)
     disk.files.remove_dir(LEDGERS / "3")
     (step,) = disk.offline.plan().steps
@@ -565,7 +563,7 @@ def test_a_horizon_before_the_last_compacted_entry_is_found(disk: Disk) -> None:
     assert disk.mended() == (RAW, RAW)
 
 
-def test_a_compacted_ledger_that_nobody_names_goes(disk: Disk) -> None:
+def test_an_unreferenced_compacted_ledger_is_deleted(disk: Disk) -> None:
     topic = disk.metadata.topic(TOPIC)
     assert topic is not None
     topic.ClearField("compacted")
@@ -580,7 +578,7 @@ def test_a_compacted_ledger_that_nobody_names_goes(disk: Disk) -> None:
 # Notes
 
 
-def test_defects_that_a_start_repairs_are_a_note(disk: Disk) -> None:
+def test_defects_that_a_start_repairs_are_only_a_note(disk: Disk) -> None:
     """Files that no record names, half written ones, copies of torn tails."""
     for name in ("99.tmp", "00000000000000000009.log", "0.log.torn"):
         disk.files.create(LEDGERS / "1" / name).write([b"x"])
@@ -589,7 +587,7 @@ def test_defects_that_a_start_repairs_are_a_note(disk: Disk) -> None:
     assert disk.offline.plan().steps == []
 
 
-def test_the_types_of_the_disk_are_those_of_the_store(disk: Disk) -> None:
+def test_the_record_types_on_disk_are_those_of_the_store(disk: Disk) -> None:
     """A batch writes the types that verify reads."""
     batch = MetadataBatch(disk.pairs)
     record = disk.metadata.ledger(1)

@@ -58,7 +58,7 @@ def size_of(folder: Path) -> int:
     return sum(path.stat().st_blocks * 512 for path in folder.iterdir())
 
 
-def test_its_room_is_there_inside(reserve: Reserve, tmp_path: Path) -> None:
+def test_the_reserve_is_released_inside_the_block(reserve: Reserve, tmp_path: Path) -> None:
     """And can be taken again when the last one that uses it is done."""
     reserve.keep()
     assert size_of(tmp_path) >= RESERVE_BYTES
@@ -74,7 +74,9 @@ def test_its_room_is_there_inside(reserve: Reserve, tmp_path: Path) -> None:
     assert size_of(tmp_path) >= RESERVE_BYTES
 
 
-def test_none_is_taken_where_there_is_little(disk: Disk, reserve: Reserve, tmp_path: Path) -> None:
+def test_no_reserve_is_created_on_a_nearly_full_disk(
+    disk: Disk, reserve: Reserve, tmp_path: Path
+) -> None:
     """It waits until twice as much is free."""
     disk.free -= 1
     reserve.keep()
@@ -84,7 +86,7 @@ def test_none_is_taken_where_there_is_little(disk: Disk, reserve: Reserve, tmp_p
     assert reserve.is_there
 
 
-def test_the_reserve_is_renewed_as_far_as_there_is_room(
+def test_the_reserve_is_renewed_as_far_as_space_permits(
     disk: Disk, reserve: Reserve, tmp_path: Path
 ) -> None:
     """Otherwise, the next deletion or start would have no reserve. The rest follows."""
@@ -100,14 +102,14 @@ def test_the_reserve_is_renewed_as_far_as_there_is_room(
     assert (tmp_path / "reserve").stat().st_size == RESERVE_BYTES
 
 
-def test_one_that_a_crash_left_is_made_whole(reserve: Reserve, tmp_path: Path) -> None:
+def test_a_reserve_left_by_a_crash_is_completed(reserve: Reserve, tmp_path: Path) -> None:
     """The existing file may hold nothing."""
     (tmp_path / "reserve").write_bytes(b"half")
     reserve.keep()
     assert size_of(tmp_path) >= RESERVE_BYTES
 
 
-def test_there_is_none_until_it_is_kept(reserve: Reserve, tmp_path: Path) -> None:
+def test_a_reserve_is_created_only_on_request(reserve: Reserve, tmp_path: Path) -> None:
     """Inspecting a directory leaves it unchanged."""
     reserve.renew()
     with reserve.lent():
@@ -115,7 +117,7 @@ def test_there_is_none_until_it_is_kept(reserve: Reserve, tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
-def test_a_disk_that_takes_nothing_is_no_error(
+def test_a_disk_that_refuses_the_reserve_is_no_error(
     reserve: Reserve,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

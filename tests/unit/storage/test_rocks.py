@@ -90,7 +90,7 @@ def refuse_opening(monkeypatch: pytest.MonkeyPatch, pairs: RocksKeyValue) -> lis
 OLD = [(b"a/1", b"old"), (b"a/2", b"old")]
 
 
-def test_a_full_disk_is_named_and_the_next_write_goes_on(pairs: RocksKeyValue) -> None:
+def test_a_full_disk_is_reported_and_the_next_write_works(pairs: RocksKeyValue) -> None:
     """The error says what to do; nothing of the failed write is stored."""
     error = refuse(pairs)
     assert not error.may_be_durable
@@ -101,7 +101,7 @@ def test_a_full_disk_is_named_and_the_next_write_goes_on(pairs: RocksKeyValue) -
     assert pairs.scan(b"a/") == OLD
 
 
-def test_a_write_that_proves_durable_is_taken_back(pairs: RocksKeyValue, tmp_path: Path) -> None:
+def test_a_write_later_found_durable_is_undone(pairs: RocksKeyValue, tmp_path: Path) -> None:
     """A caller that got the failure continued from the earlier state."""
     error = refuse(pairs, NOT_SYNCED, takes_effect=True)
     assert error.may_be_durable
@@ -130,7 +130,7 @@ def test_data_can_be_read_while_the_disk_is_full(
     assert [pairs.get(key) for key in (b"a/1", b"a/2", b"a/3")] == [b"old", b"old", None]
 
 
-def test_it_is_not_opened_again_and_again(
+def test_the_store_is_not_reopened_at_each_write(
     pairs: RocksKeyValue, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once in a while, and at once when there is more room; in between the write just fails."""
@@ -150,7 +150,7 @@ def test_it_is_not_opened_again_and_again(
     assert pairs.get(b"b") == b"1"
 
 
-def test_threads_read_on_while_it_is_opened_again(pairs: RocksKeyValue, disk: Disk) -> None:
+def test_threads_read_during_a_reopening(pairs: RocksKeyValue, disk: Disk) -> None:
     """No thread uses a closed handle."""
     is_over, errors = threading.Event(), list[Exception]()
 
@@ -183,7 +183,7 @@ def test_a_closed_store_stays_closed(pairs: RocksKeyValue) -> None:
             pairs.write({b"b": b"1"}, ())
 
 
-def test_a_block_that_cannot_be_read_ends_no_scan_quietly(tmp_path: Path) -> None:
+def test_an_unreadable_block_ends_a_scan_with_an_error(tmp_path: Path) -> None:
     """RocksDB's iterator stops there as at the end; later records would seem to be missing."""
     folder = tmp_path / "damaged"
     pairs = RocksKeyValue(folder)
@@ -218,9 +218,7 @@ os._exit(0)
 
 @pytest.mark.process
 @pytest.mark.parametrize("is_same_boot", [False, True])
-def test_a_torn_write_at_the_end_of_the_log_is_passed_over(
-    tmp_path: Path, is_same_boot: bool
-) -> None:
+def test_a_torn_write_at_the_end_of_the_log_is_skipped(tmp_path: Path, is_same_boot: bool) -> None:
     log = written_log(tmp_path)
     with log.open("r+b") as file:
         file.truncate(log.stat().st_size - 20)
@@ -230,7 +228,7 @@ def test_a_torn_write_at_the_end_of_the_log_is_passed_over(
 
 
 @pytest.mark.process
-def test_a_bad_record_is_damage_where_the_machine_lost_no_power(tmp_path: Path) -> None:
+def test_a_bad_record_without_a_power_loss_is_damage(tmp_path: Path) -> None:
     """Otherwise it may be a power loss within the last write."""
     log = written_log(tmp_path)
     data = bytearray(log.read_bytes())
@@ -241,7 +239,7 @@ def test_a_bad_record_is_damage_where_the_machine_lost_no_power(tmp_path: Path) 
     RocksKeyValue(tmp_path).close()
 
 
-def test_a_write_shows_when_it_is_synced(pairs: RocksKeyValue) -> None:
+def test_a_write_is_visible_after_its_sync(pairs: RocksKeyValue) -> None:
     """A concurrent reader on another thread could build on data that a crash takes back."""
     is_syncing, may_end = threading.Event(), threading.Event()
 
@@ -283,7 +281,7 @@ def test_other_threads_run_while_a_write_waits_for_the_disk(pairs: RocksKeyValue
 
 
 @pytest.mark.usefixtures("hasty_threads")
-def test_threads_write_while_writes_fail(pairs: RocksKeyValue, disk: Disk) -> None:
+def test_threads_continue_while_writes_fail(pairs: RocksKeyValue, disk: Disk) -> None:
     """Each reads its last successful write; scans see a whole write or none of it."""
     is_over = threading.Event()
 

@@ -31,7 +31,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_all_pairs_are_read_and_nothing_is_written(killed: Path) -> None:
+def test_all_pairs_are_read_without_writing(killed: Path) -> None:
     """The tests of commands alone had read more than one pair."""
     before = contents(killed)
     found = read_pairs(killed)
@@ -40,7 +40,7 @@ def test_all_pairs_are_read_and_nothing_is_written(killed: Path) -> None:
     assert contents(killed) == before
 
 
-def test_a_write_that_was_cut_off_is_a_damaged_tail(killed: Path) -> None:
+def test_an_incomplete_write_is_a_damaged_tail(killed: Path) -> None:
     (log,) = (path for path in killed.glob("*.log") if path.stat().st_size)
     log.write_bytes(log.read_bytes()[:-1])
     found = read_pairs(killed)
@@ -48,7 +48,7 @@ def test_a_write_that_was_cut_off_is_a_damaged_tail(killed: Path) -> None:
     assert (found.damage is not None, found.is_tail, found.is_unusable) == (True, True, False)
 
 
-def test_a_folder_that_is_missing_is_a_store_that_is_lost(tmp_path: Path) -> None:
+def test_a_missing_folder_is_a_lost_store(tmp_path: Path) -> None:
     found = read_pairs(tmp_path / "metadata")
     assert found.pairs.scan(b"") == []
     assert (found.damage is not None, found.is_unusable) == (True, True)

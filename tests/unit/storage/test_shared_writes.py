@@ -84,7 +84,7 @@ def during_the_first(
         yield done
 
 
-def test_batches_that_wait_become_one_write(held: Held) -> None:
+def test_waiting_batches_become_one_write(held: Held) -> None:
     """In order of arrival: a later one deletes an earlier one's value."""
     metadata = MetadataStore(HeldKeyValue(held))
 
@@ -102,7 +102,7 @@ def test_batches_that_wait_become_one_write(held: Held) -> None:
     assert sorted(each.name for each in metadata.topics()) == ["first", *names]
 
 
-def test_a_write_that_fails_fails_for_all_that_share_it(held: Held) -> None:
+def test_a_failed_write_fails_for_all_that_share_it(held: Held) -> None:
     """Not for the one before, nor for the next one."""
     metadata = MetadataStore(HeldKeyValue(held))
     held.failing = {2}
@@ -120,7 +120,7 @@ def test_a_write_that_fails_fails_for_all_that_share_it(held: Held) -> None:
     assert (held.calls, metadata.writes) == (3, 2)
 
 
-def test_a_later_batch_has_the_last_word() -> None:
+def test_a_later_batch_overrides_an_earlier_one() -> None:
     """In one write as in two."""
     metadata = MetadataStore(MemoryKeyValue())
     with metadata.batch() as batch:
@@ -133,7 +133,7 @@ def test_a_later_batch_has_the_last_word() -> None:
     assert [each.name for each in metadata.topics()] == ["put again"]
 
 
-def test_callers_that_wait_share_one_sync(held: Held) -> None:
+def test_waiting_callers_share_one_sync(held: Held) -> None:
     """Not the one that runs: it may have begun before their folders were there."""
     shared = SharedSync(Path("/disk"), HeldFiles(held))
     waiting = Counted(shared)
@@ -148,7 +148,7 @@ def test_callers_that_wait_share_one_sync(held: Held) -> None:
     assert held.calls == 3
 
 
-def test_a_sync_that_fails_fails_for_all_that_waited_for_it(held: Held) -> None:
+def test_a_failed_sync_fails_for_all_that_wait(held: Held) -> None:
     """A second one would succeed although the first lost data."""
     shared = SharedSync(Path("/disk"), HeldFiles(held))
     held.failing = {2}

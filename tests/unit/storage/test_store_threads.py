@@ -128,7 +128,7 @@ def opened(tmp_path: Path) -> Opened:
     return Opened(tmp_path)
 
 
-def test_nobody_waits_for_a_file_that_another_thread_opens(opened: Opened) -> None:
+def test_no_reader_waits_for_a_file_that_another_thread_opens(opened: Opened) -> None:
     """The disk may take its time: meanwhile other ledgers are read, and the same one, too."""
     first, second = opened.closed_id(), opened.closed_id()
     with opened.files.opened.held(lambda: opened.read(first)):
@@ -136,7 +136,7 @@ def test_nobody_waits_for_a_file_that_another_thread_opens(opened: Opened) -> No
         assert opened.read(first) == 1
 
 
-def test_nobody_waits_for_a_record_that_another_thread_reads(tmp_path: Path) -> None:
+def test_no_reader_waits_for_a_record_that_another_thread_reads(tmp_path: Path) -> None:
     pairs = GatedKeyValue()
     opened = Opened(tmp_path, pairs)
     first, second = opened.closed_id(), opened.closed_id()
@@ -166,7 +166,7 @@ def test_a_ledger_is_known_until_its_files_are_gone(opened: Opened) -> None:
         opened.store.open_reader(ledger_id)
 
 
-def test_a_removal_that_failed_is_tried_again_though_another_went_well(opened: Opened) -> None:
+def test_a_failed_removal_is_repeated(opened: Opened) -> None:
     """Two removals run concurrently: neither takes the other's work nor forgets its remains."""
     slow, stuck = opened.closed_id(), opened.closed_id()
     opened.files.stuck = {str(stuck)}
@@ -179,7 +179,7 @@ def test_a_removal_that_failed_is_tried_again_though_another_went_well(opened: O
     assert not opened.store.ledger_dir(stuck).exists()
 
 
-def test_damaged_ids_may_be_gone_through_while_ledgers_are_deleted(opened: Opened) -> None:
+def test_damaged_ids_may_be_listed_while_ledgers_are_deleted(opened: Opened) -> None:
     ledger_ids = [opened.closed_id() for _ in range(2)]
     for ledger_id in ledger_ids:
         opened.store.ledger_dir(ledger_id).joinpath("0" * 20 + ".log").unlink()
@@ -192,7 +192,7 @@ def test_damaged_ids_may_be_gone_through_while_ledgers_are_deleted(opened: Opene
 
 
 @pytest.mark.usefixtures("hasty_threads")
-def test_topics_side_by_side(opened: Opened) -> None:
+def test_topics_are_used_concurrently(opened: Opened) -> None:
     """Each creates ledgers, loses some writers, and deletes; others read all ledgers."""
     is_over, known = threading.Event(), dict[int, int]()
     topics = {f"t{topic}" for topic in range(TOPICS)}

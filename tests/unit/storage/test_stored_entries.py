@@ -58,9 +58,7 @@ def test_a_block_may_end_within_an_entry(sizes: list[tuple[int, int]], data: st.
     st.lists(st.builds(Position, st.integers(7, 10), st.integers(0, 6)), min_size=1, max_size=12),
     st.booleans(),
 )
-def test_positions_rise_to_the_end_and_not_beyond_it(
-    positions: list[Position], is_dense: bool
-) -> None:
+def test_positions_increase_up_to_the_end(positions: list[Position], is_dense: bool) -> None:
     entries = stored([(1, 1)] * len(positions), positions)
     expected, whole = FIRST, 0
     for position in positions:
@@ -72,7 +70,7 @@ def test_positions_rise_to_the_end_and_not_beyond_it(
     assert [each.header.position for each in run] == positions[:whole]
 
 
-def test_a_block_that_begins_with_a_large_entry_is_left_alone() -> None:
+def test_a_block_that_begins_with_a_large_entry_is_skipped() -> None:
     entries = stored([(10, 5000), (1, 1)])
     assert read_run(b"".join(entries), FIRST, END, is_dense=True) == ([], 0)
     assert read_run(b"", FIRST, END, is_dense=True) == ([], 0)

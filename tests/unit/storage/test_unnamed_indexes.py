@@ -9,7 +9,7 @@ from ledgerfold.storage.unnamed import unnamed_files
 from ledgerfold.v1.records_pb2 import KeyIndexRecord, LedgerRecord, SegmentRecord
 
 
-def test_a_key_index_belongs_to_the_segment_whose_record_has_one(tmp_path: Path) -> None:
+def test_a_key_index_that_no_record_names_may_be_removed(tmp_path: Path) -> None:
     """Any other is unnamed, and holds no entry: a start may remove it."""
     (tmp_path / "7").mkdir()
     paths = [f"7/{number:020d}" for number in range(2)]

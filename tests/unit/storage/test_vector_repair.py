@@ -105,7 +105,7 @@ EXPECTED = {b"%d" % key: [b"old"] for key in range(KEYS) if key != 4}
 EXPECTED |= {b"3": [b"new"], b"12": [b"newer"]}
 
 
-def test_it_is_whole(disk: Disk) -> None:
+def test_verify_finds_intact_vectors(disk: Disk) -> None:
     """Two runs have linked the segment of the first one, each with more dead messages."""
     assert disk.offline.findings() == []
     assert disk.segment.messages == KEYS
@@ -113,7 +113,7 @@ def test_it_is_whole(disk: Disk) -> None:
     assert _values(disk.read()) == EXPECTED
 
 
-def test_stats_count_live_entries_and_say_what_is_dead(disk: Disk) -> None:
+def test_stats_count_live_entries_and_describe_the_dead_ones(disk: Disk) -> None:
     lab = started(disk.files, disk.pairs)
     try:
         lab.run(lab.broker.topic(TOPIC))
@@ -124,12 +124,12 @@ def test_stats_count_live_entries_and_say_what_is_dead(disk: Disk) -> None:
     assert shown["garbageSize"] == disk.segment.dead.bytes > 0
 
 
-def test_runs_tell_the_size_of_what_was_new(disk: Disk) -> None:
+def test_runs_report_the_size_of_new_data(disk: Disk) -> None:
     first, *_, last = sorted(disk.metadata.runs(TOPIC), key=lambda run: run.number)
     assert 0 < last.counts.bytes_new < first.counts.bytes_new / 4
 
 
-def test_a_build_that_does_not_know_vectors_refuses_the_directory(
+def test_a_build_without_vectors_refuses_the_directory(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the write on that publishes the first one."""
@@ -142,7 +142,7 @@ def test_a_build_that_does_not_know_vectors_refuses_the_directory(
 
 
 @pytest.mark.parametrize("change", ["damage", "missing"])
-def test_readers_and_runs_meet_damage_and_never_a_dead_message(disk: Disk, change: str) -> None:
+def test_damage_fails_readers_and_runs_and_shows_no_dead_message(disk: Disk, change: str) -> None:
     """The topic is served; reads of the view fail with an error that says so."""
     if change == "damage":
         disk.damage_vector()
@@ -162,7 +162,7 @@ def test_readers_and_runs_meet_damage_and_never_a_dead_message(disk: Disk, chang
         lab.stop()
 
 
-def test_a_run_that_meets_a_damaged_vector_first_fails(disk: Disk) -> None:
+def test_a_run_that_finds_a_damaged_vector_fails(disk: Disk) -> None:
     """It changes nothing."""
     disk.damage_vector()
     before = disk.ledger
@@ -189,7 +189,7 @@ def test_a_view_that_raw_ledgers_cover_is_dropped(disk: Disk) -> None:
     assert len(disk.read()) == KEYS + 4
 
 
-def test_a_repair_says_which_messages_come_back(disk: Disk) -> None:
+def test_a_repair_lists_the_messages_that_reappear(disk: Disk) -> None:
     """Losing the segment would be worse if the raw data are trimmed."""
     disk.trim()
     disk.damage_vector()
@@ -216,7 +216,7 @@ def test_good_entries_around_a_damaged_one_keep_their_dead_messages(disk: Disk) 
     assert found == {key: values for key, values in EXPECTED.items() if key not in lost}
 
 
-def test_a_vector_outlives_its_record(disk: Disk) -> None:
+def test_a_vector_survives_the_loss_of_its_record(disk: Disk) -> None:
     """A ledger whose record is lost has it in its label; without both, beside the segment."""
     for is_labelled in (True, False):
         fresh = disk
@@ -230,7 +230,7 @@ def test_a_vector_outlives_its_record(disk: Disk) -> None:
         assert _values(fresh.read()) == EXPECTED
 
 
-def test_a_start_with_lost_metadata_keeps_a_vector_with_its_segment(disk: Disk) -> None:
+def test_a_start_with_lost_metadata_keeps_vectors_and_segments(disk: Disk) -> None:
     """A repair needs both. No test had a start between the loss and the repair."""
     folder, name = LEDGERS / str(disk.ledger.ledger_id), deletion_vector_path(disk.segment.path)
     unnamed = unnamed_files(LEDGERS, {}, disk.files)
@@ -240,7 +240,7 @@ def test_a_start_with_lost_metadata_keeps_a_vector_with_its_segment(disk: Disk) 
     assert not disk.files.exists(folder)
 
 
-def test_a_store_record_that_is_made_again_names_the_feature(disk: Disk) -> None:
+def test_a_rebuilt_store_record_names_the_feature(disk: Disk) -> None:
     disk.pairs.write({STORE_KEY: b"\x01\xff\xff\xff"}, ())
     disk.offline.repair()
     store = disk.metadata.store()

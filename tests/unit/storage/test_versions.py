@@ -69,7 +69,7 @@ def test_reads_of_every_size(store: LedgerStore, bytes_max: int) -> None:
     assert read == [entry(number) for number in range(ENTRIES)]
 
 
-def test_every_start_is_found(store: LedgerStore) -> None:
+def test_every_start_position_is_found(store: LedgerStore) -> None:
     """By id and by time, each as the first read of a reader."""
     for number in range(ENTRIES):
         store._readers.forget(lambda _: True)
@@ -92,7 +92,7 @@ def test_headers_and_keys(
     assert scanned == [(header, b"k" * (number % 4)) for number, header in enumerate(headers)]
 
 
-def test_a_last_header_that_is_cut_is_damage(store: LedgerStore) -> None:
+def test_a_truncated_last_header_is_damage(store: LedgerStore) -> None:
     """Version 1 ends at 72 bytes: one less is an error, not an end."""
     assert (ENTRIES - 1) % 3 == 0
     path = store.ledgers_dir / segment_of(store).path

@@ -17,7 +17,7 @@ ENTRIES = 3000
 
 
 @pytest.mark.usefixtures("hasty_threads")
-def test_no_entry_is_lost_or_miscounted_between_append_and_flush(tmp_path: Path) -> None:
+def test_concurrent_append_and_flush_lose_no_entry(tmp_path: Path) -> None:
     """Entries appended by one thread while another flushes are all there, once, in order."""
     settings = StoreSettings(durability="os", segment_bytes_max=100_000)
     metadata = MetadataStore(MemoryKeyValue())

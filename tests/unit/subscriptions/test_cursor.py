@@ -43,7 +43,7 @@ def shape(cursor: Cursor) -> str:
         ("5 2:0 2:2 <2:1", "2:2"),
     ],
 )
-def test_mark_delete_takes_in_what_is_contiguous(steps: str, expected: str) -> None:
+def test_mark_delete_advances_over_contiguous_entries(steps: str, expected: str) -> None:
     """Acknowledgements in any order leave the lowest possible number of ranges."""
     cursor = Cursor(at("1:-1"))
     for step in steps.split():
@@ -71,9 +71,7 @@ def test_mark_delete_takes_in_what_is_contiguous(steps: str, expected: str) -> N
         ("1:-1>1:4 1:4>1:9", "1:9", "1:-1 (1:4..1:9]"),
     ],
 )
-def test_a_gap_is_acknowledged_with_the_entry_behind_it(
-    gaps: str, acks: str, expected: str
-) -> None:
+def test_a_gap_is_acknowledged_with_the_entry_after_it(gaps: str, acks: str, expected: str) -> None:
     """Positions that reading passed over count as the following entry does."""
     cursor = Cursor(at("1:-1"))
     for gap in gaps.split():
@@ -84,7 +82,7 @@ def test_a_gap_is_acknowledged_with_the_entry_behind_it(
     assert shape(cursor) == expected
 
 
-def test_an_entry_acknowledged_before_its_gap_was_known_closes_the_gap_later() -> None:
+def test_an_entry_acknowledged_before_its_gap_was_known_closes_it_later() -> None:
     """After a restart only the entry is remembered; reading across the gap restores the rest."""
     cursor = Cursor(at("1:1"))
     cursor.acknowledge(at("3:2"))
@@ -94,7 +92,7 @@ def test_an_entry_acknowledged_before_its_gap_was_known_closes_the_gap_later() -
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_the_gap_at_the_end_counts_when_all_before_it_is_acknowledged(early: bool) -> None:
+def test_the_gap_at_the_end_counts_when_everything_before_it_is_acknowledged(early: bool) -> None:
     """Tombstones at the end of the compacted data do not stay in the backlog (Pulsar #23245)."""
     cursor = Cursor(at("1:-1"))
     if early:
@@ -107,7 +105,7 @@ def test_the_gap_at_the_end_counts_when_all_before_it_is_acknowledged(early: boo
     assert shape(cursor) == "1:8"
 
 
-def test_cumulative_ack_before_a_ledgers_first_entry() -> None:
+def test_a_cumulative_acknowledgement_before_the_first_entry_of_a_ledger() -> None:
     """It acknowledges the entry read before, and never leaves entry id -1 in the mark-delete."""
     cursor = Cursor(at("1:-1"))
     cursor.note_gap(at("1:6"), at("2:0"))
@@ -117,7 +115,7 @@ def test_cumulative_ack_before_a_ledgers_first_entry() -> None:
     assert shape(cursor) == "1:6"
 
 
-def test_reset_moves_both_ways_and_forgets_the_rest() -> None:
+def test_reset_moves_in_both_directions_and_clears_later_acknowledgements() -> None:
     """A seek clears the acknowledgements beyond its target."""
     cursor = Cursor(at("1:5"))
     cursor.acknowledge(at("1:8"))
@@ -127,7 +125,7 @@ def test_reset_moves_both_ways_and_forgets_the_rest() -> None:
     assert shape(cursor) == "9:9"
 
 
-def test_only_what_was_not_acknowledged_yet_is_a_change() -> None:
+def test_only_new_acknowledgements_are_changes() -> None:
     """Each change is counted until it is written; acknowledging twice had not been asked for."""
     cursor = Cursor(at("1:2"))
     for text in ("1:3", "1:6"):
@@ -135,7 +133,7 @@ def test_only_what_was_not_acknowledged_yet_is_a_change() -> None:
         assert not cursor.acknowledge(at(text))
 
 
-def test_the_record_gives_the_cursor_back() -> None:
+def test_the_cursor_is_restored_from_its_record() -> None:
     """Mark-delete and ranges survive, those that go from one ledger to another, too."""
     cursor = Cursor(at("1:2"), incarnation=5)
     cursor.acknowledge(at("1:4"))
@@ -148,7 +146,7 @@ def test_the_record_gives_the_cursor_back() -> None:
     assert shape(again) == shape(cursor) == "1:2 (1:3..1:4] (1:7..4:3]"
 
 
-def test_acknowledgements_on_both_sides_of_a_ledgers_end_are_recorded() -> None:
+def test_acknowledgements_around_the_end_of_a_ledger_are_recorded() -> None:
     """One by one, with a gap noted between: they become one range."""
     cursor = Cursor(EARLIEST)
     cursor.note_gap(at("1:3"), at("2:0"))
@@ -160,7 +158,7 @@ def test_acknowledgements_on_both_sides_of_a_ledgers_end_are_recorded() -> None:
     assert not again.is_acknowledged(at("1:2"))
 
 
-def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cursor_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond its bounds the cursor forgets acknowledgements; it never invents one."""
     monkeypatch.setattr(cursor_module, "RANGES_PERSISTED_MAX", 2)
     cursor = Cursor(at("1:-1"), ranges_max=3, gaps_max=2)

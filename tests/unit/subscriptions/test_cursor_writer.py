@@ -8,7 +8,7 @@ from ledgerfold.broker.subscriptions.cursor_writer import CursorWriter
 from ledgerfold.v1.records_pb2 import CursorRecord
 
 
-def test_a_flush_returns_although_answers_are_asked_for_all_the_time() -> None:
+def test_a_flush_returns_during_a_stream_of_acknowledgements() -> None:
     """Each write is followed by another one: its own change is durable after the second."""
     written = list[int]()
 

@@ -54,7 +54,7 @@ def test_entries_leave_when_they_are_due(steps: list[tuple[bool, int]]) -> None:
     assert len(delayed) == sum(each > 30 for each in expected)
 
 
-def test_entries_keep_what_dispatch_needs() -> None:
+def test_entries_keep_the_fields_for_dispatch() -> None:
     delayed = DelayedEntries()
     large = Candidate(Position(2**62, 2**62), 2**31, 0, 65535, 2**62)
     small = Candidate(Position(0, 0), 1, 0, 0, 1)
@@ -63,7 +63,7 @@ def test_entries_keep_what_dispatch_needs() -> None:
     assert delayed.take_due(2**62, 5) == [small, large]
 
 
-def test_what_is_full_stays_full_until_a_tenth_is_free() -> None:
+def test_delaying_resumes_when_a_tenth_is_free() -> None:
     """Otherwise each entry that falls due would cause a read for one entry."""
     dispatcher, taker = SharedDispatcher(DelayedEntries(entries_max=100)), ConsumerState("c", 1)
     taker.permits, taker.room_bytes = 10_000, 10_000
@@ -78,7 +78,7 @@ def test_what_is_full_stays_full_until_a_tenth_is_free() -> None:
     assert dispatcher.budget().messages == 11
 
 
-def test_subscriptions_share_the_places_of_a_broker() -> None:
+def test_subscriptions_share_the_limit_of_the_broker() -> None:
     places, woken = Places(100), list[str]()
     one = DelayedEntries(places=places, on_room=lambda: woken.append("one"))
     other = DelayedEntries(places=places, on_room=lambda: woken.append("other"))
@@ -125,7 +125,7 @@ def test_entries_that_are_due_together_are_released_in_parts(
     assert sorted(replayed) == list(range(count))
 
 
-def test_reading_pauses_while_too_many_wait() -> None:
+def test_reading_pauses_while_too_many_entries_wait() -> None:
     taker = ConsumerState("c", 1, permits=100, room_bytes=1000)
     dispatcher = SharedDispatcher(DelayedEntries(entries_max=2))
     dispatcher.add(taker)
@@ -199,7 +199,7 @@ def received(lab: BrokerLab, consumer: Consumer) -> list[Position]:
 
 
 @pytest.mark.parametrize("type_", SHARED)
-def test_many_that_are_due_together_are_all_delivered(
+def test_many_entries_due_together_are_all_delivered(
     lab: BrokerLab, type_: SubscriptionType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In parts, and with less room in the replay queue than there are: nothing needs a clock."""
@@ -216,7 +216,7 @@ def test_many_that_are_due_together_are_all_delivered(
 
 
 @pytest.mark.parametrize("type_", SHARED)
-def test_policies_are_merged_once_per_read(
+def test_policies_are_read_once_per_read(
     lab: BrokerLab, type_: SubscriptionType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     merged = list[str]()
@@ -237,7 +237,7 @@ def test_policies_are_merged_once_per_read(
     assert (reads < 5, len(merged)) == (True, reads)
 
 
-def test_a_session_that_ends_leaves_its_places(lab: BrokerLab) -> None:
+def test_a_session_that_ends_releases_its_space(lab: BrokerLab) -> None:
     publish(lab, 10_000, 10_000)
     subscription, consumer = consume(lab, SubscriptionType.SHARED)
     assert received(lab, consumer) == []
@@ -248,7 +248,7 @@ def test_a_session_that_ends_leaves_its_places(lab: BrokerLab) -> None:
 
 
 @pytest.mark.parametrize("type_", SHARED)
-def test_a_shared_subscription_waits(lab: BrokerLab, type_: SubscriptionType) -> None:
+def test_a_shared_subscription_delays_messages(lab: BrokerLab, type_: SubscriptionType) -> None:
     """By the broker's clock, also after a crash; the backlog counts waiting entries."""
     late, now, soon = publish(lab, 60_000, 0, 10_000)
     subscription, consumer = consume(lab, type_)
@@ -269,14 +269,14 @@ def test_a_shared_subscription_waits(lab: BrokerLab, type_: SubscriptionType) ->
     assert subscription.backlog_entries() == 0
 
 
-def test_others_get_it_at_once(lab: BrokerLab) -> None:
+def test_other_subscriptions_deliver_delayed_messages_at_once(lab: BrokerLab) -> None:
     positions = publish(lab, 60_000, 0)
     for type_ in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER):
         assert received(lab, consume(lab, type_, type_)[1]) == positions
     assert len(lab.read(Position(-1, -1), read_compacted=False)) == 2
 
 
-def test_what_was_acknowledged_meanwhile_is_not_delivered(lab: BrokerLab) -> None:
+def test_acknowledged_messages_are_not_delivered(lab: BrokerLab) -> None:
     first, second, third = publish(lab, 1_000, 2_000, 3_000)
     subscription, consumer = consume(lab, SubscriptionType.SHARED)
     assert received(lab, consumer) == []
@@ -286,7 +286,7 @@ def test_what_was_acknowledged_meanwhile_is_not_delivered(lab: BrokerLab) -> Non
     assert received(lab, consumer) == [third]
 
 
-def test_the_key_section_says_when() -> None:
+def test_the_key_section_contains_the_delivery_time() -> None:
     builder = NativeBatchBuilder("p")
     builder.deliver_at_ms = 5
     builder.add(b"v", b"aw==", key_is_base64=True)

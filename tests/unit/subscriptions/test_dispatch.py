@@ -61,7 +61,7 @@ def test_an_entry_costs_its_messages_and_is_never_split() -> None:
     assert given_out(dispatcher, candidates([2])) == {"c": [2]}
 
 
-def test_room_is_spent_like_permits() -> None:
+def test_queue_space_is_used_like_permits() -> None:
     """A consumer whose queue is full gets nothing more, with any permits."""
     dispatcher, c = SharedDispatcher(), consumer("c", 1)
     c.room_bytes = 15
@@ -71,7 +71,7 @@ def test_room_is_spent_like_permits() -> None:
     assert given_out(dispatcher, candidates([2, 3])) == {"c": [2]}
 
 
-def test_failover_active_is_the_lowest_priority_number_then_the_first() -> None:
+def test_failover_selects_the_lowest_priority_number_then_the_first_consumer() -> None:
     """A consumer with a lower number takes over at once; of equals the first stays."""
     dispatcher = SingleActiveDispatcher()
     first, second, better = (
@@ -91,7 +91,7 @@ def test_failover_active_is_the_lowest_priority_number_then_the_first() -> None:
 
 
 @pytest.mark.parametrize(("partition", "active"), [(0, "a"), (1, "b"), (2, "c"), (3, "a")])
-def test_failover_partitions_spread_over_those_of_the_lowest_number(
+def test_failover_distributes_partitions_over_the_lowest_priority_number(
     partition: int, active: str
 ) -> None:
     """By name, not by arrival: so each consumer knows its partitions."""
@@ -102,7 +102,7 @@ def test_failover_partitions_spread_over_those_of_the_lowest_number(
     assert dispatcher.active.name == active
 
 
-def test_failover_on_a_partition_is_handed_over_when_a_passive_one_leaves() -> None:
+def test_failover_on_a_partition_hands_over_when_a_passive_consumer_leaves() -> None:
     """Then reading starts again at the cursor, as with every other change."""
     dispatcher = SingleActiveDispatcher(partition=1)
     a, b, c = (consumer(name, number) for number, name in enumerate("abc"))
@@ -116,7 +116,7 @@ def test_failover_on_a_partition_is_handed_over_when_a_passive_one_leaves() -> N
     assert not dispatcher.remove(b, set())
 
 
-def test_ordered_types_count_redeliveries_by_rewinds() -> None:
+def test_ordered_types_count_redeliveries_per_rewind() -> None:
     """Messages sent before a rewind count once more, messages waiting in a queue do not."""
     dispatcher, c = SingleActiveDispatcher(), consumer("c", 1)
     dispatcher.add(c)
@@ -134,7 +134,7 @@ def test_ordered_types_count_redeliveries_by_rewinds() -> None:
     assert counts(range(4, 6)) == [0, 0]
 
 
-def test_many_rewinds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redelivery_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Far beyond the exact counts, the count of the lowest entries stays right."""
     monkeypatch.setattr(dispatch, "_REWINDS_MAX", 3)
     dispatcher, c = SingleActiveDispatcher(), consumer("c", 1, permits=1_000)
@@ -145,7 +145,7 @@ def test_many_rewinds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert dispatcher.assign(candidates([0])).assignments[0].redeliveries == 10
 
 
-def test_shared_goes_round_robin_among_those_with_permits() -> None:
+def test_shared_rotates_among_consumers_with_permits() -> None:
     """Each gets its turn; consumers without permits are skipped; without any, the rest is not
     taken.
     """
@@ -157,7 +157,7 @@ def test_shared_goes_round_robin_among_those_with_permits() -> None:
     assert decision.taken == 5
 
 
-def test_shared_gives_back_in_order_with_counts() -> None:
+def test_shared_redelivers_in_order_with_counts() -> None:
     """Negative acks and a disconnect put entries into the replay queue, ordered by id."""
     dispatcher, a, b = SharedDispatcher(), consumer("a", 1), consumer("b", 2, permits=0)
     dispatcher.add(a)
@@ -173,7 +173,7 @@ def test_shared_gives_back_in_order_with_counts() -> None:
     assert b.unacked_messages == 4
 
 
-def test_an_ack_settles_wherever_the_entry_is() -> None:
+def test_an_ack_removes_an_entry_from_any_state() -> None:
     """Pending at another consumer or waiting for replay: acknowledged is acknowledged."""
     dispatcher, a, b = SharedDispatcher(), consumer("a", 1), consumer("b", 2)
     dispatcher.add(a)
@@ -202,7 +202,7 @@ def test_dispatch_pauses_at_the_bounds_of_unacknowledged_messages(
     assert given_out(dispatcher, candidates([5, 6])) == {"a": [5], "b": []}
 
 
-def test_the_ring_moves_only_the_share_of_who_joins_or_leaves() -> None:
+def test_a_join_or_leave_moves_only_its_share_of_the_ring() -> None:
     """Other consumers keep their slots; shares are roughly even; a returning name gets its slots
     back.
     """
@@ -225,7 +225,7 @@ def slots_of(dispatcher: KeySharedDispatcher, state: ConsumerState, count: int) 
     return [slot for slot in range(65536) if dispatcher._owners.owner(slot) is state][:count]
 
 
-def test_key_shared_holds_a_key_back_until_its_old_owner_has_acknowledged() -> None:
+def test_key_shared_holds_a_key_back_until_its_old_owner_acknowledged() -> None:
     """A joining consumer gets a key only when nothing earlier of it is pending elsewhere."""
     dispatcher, old, new = KeySharedDispatcher(), consumer("old", 1), consumer("new", 2)
     dispatcher.add(old)
@@ -243,7 +243,7 @@ def test_key_shared_holds_a_key_back_until_its_old_owner_has_acknowledged() -> N
     assert replayed(dispatcher, slots) == ["new:2*0", "new:3*0", "new:4*0"]
 
 
-def test_key_shared_slow_consumer_does_not_stop_the_others() -> None:
+def test_key_shared_a_slow_consumer_does_not_stop_others() -> None:
     """Its entries wait, the others' go out, until the look-ahead is used up."""
     dispatcher = KeySharedDispatcher(look_ahead_max=3)
     slow, quick = consumer("slow", 1, permits=0), consumer("quick", 2)
@@ -262,7 +262,7 @@ def test_key_shared_slow_consumer_does_not_stop_the_others() -> None:
     assert dispatcher.budget().messages == 98
 
 
-def test_key_shared_new_entries_stay_behind_redelivered_ones() -> None:
+def test_key_shared_new_entries_wait_for_redelivered_ones() -> None:
     """After a negative ack, later entries of that key wait for it."""
     dispatcher, c = KeySharedDispatcher(), consumer("c", 1)
     dispatcher.add(c)
@@ -272,7 +272,7 @@ def test_key_shared_new_entries_stay_behind_redelivered_ones() -> None:
     assert replayed(dispatcher, {0: 7, 1: 7}) == ["c:0*1", "c:1*0"]
 
 
-def test_key_shared_a_read_that_a_negative_ack_overtook_waits_behind_it() -> None:
+def test_key_shared_entries_read_before_a_negative_ack_wait_for_it() -> None:
     """Entries read before the entry was given back are not sent before it."""
     dispatcher, c = KeySharedDispatcher(), consumer("c", 1)
     dispatcher.add(c)

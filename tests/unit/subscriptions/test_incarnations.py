@@ -48,7 +48,7 @@ def delete_topic(lab: BrokerLab) -> None:
 @pytest.mark.parametrize("end", [unsubscribe, delete_topic])
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("restarts", [True, False])
-def test_none_comes_back(
+def test_no_incarnation_is_used_again(
     lab: BrokerLab, end: Callable[[BrokerLab], None], durable: bool, restarts: bool
 ) -> None:
     """After seeks, deletions, and restarts, while the clock stands."""
@@ -64,7 +64,7 @@ def test_none_comes_back(
     assert seen == sorted(set(seen))
 
 
-def test_new_partitions_have_new_ones(lab: BrokerLab) -> None:
+def test_new_partitions_have_new_incarnations(lab: BrokerLab) -> None:
     lab.run(lab.broker.create_partitioned_topic("persistent://public/default/p", 1))
     name = "persistent://public/default/p"
     first = lab.run(lab.broker.topic(f"{name}-partition-0"))

@@ -38,13 +38,13 @@ def keys() -> list[bytes]:
     return [f"key-{number}".encode() for number in range(40)]
 
 
-def test_keys_have_pulsars_slots() -> None:
+def test_keys_have_the_same_slots_as_in_pulsar() -> None:
     assert tuple(map(key_slot, keys()[: len(SLOTS)])) == SLOTS
     assert [key_slot(each, on_ring=False) for each in keys()[:2]] == [63679, 5536]
     assert key_slot(b"") == key_slot(b"", on_ring=False) == 1
 
 
-def test_a_ring_has_pulsars_owners() -> None:
+def test_a_ring_has_the_same_owners_as_in_pulsar() -> None:
     ring, states = KeyRing(), [consumer(name, number) for number, name in enumerate(NAMES)]
     assert ring.owner(1) is None
     for state in states:
@@ -66,7 +66,7 @@ def test_a_ring_has_pulsars_owners() -> None:
     assert digest == ALL_SLOTS_LATER
 
 
-def test_halves_are_pulsars() -> None:
+def test_auto_split_ranges_equal_pulsars() -> None:
     """With the ranges of Pulsar's HashRangeAutoSplitStickyKeyConsumerSelectorTest, by 1,024."""
     halves, states = KeyHalves(), [consumer("c", number) for number in range(4)]
     assert halves.owner(1) is None
@@ -100,7 +100,7 @@ def test_halves_are_pulsars() -> None:
     assert owners() == [(0, 2)]
 
 
-def test_two_consumers_share_keys_by_halves() -> None:
+def test_two_consumers_share_keys_by_auto_split() -> None:
     """The keys of the Go client's test of Key_Shared, under the configuration that it runs with."""
     dispatcher = KeySharedDispatcher(KeySharedPolicy(on_ring=False))
     consumers = [consumer(name, number) for number, name in enumerate("ab")]
@@ -112,7 +112,7 @@ def test_two_consumers_share_keys_by_halves() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 65535), st.integers(0, 65535)), max_size=8))
-def test_ranges_belong_to_one_consumer(pairs: list[tuple[int, int]]) -> None:
+def test_a_range_belongs_to_one_consumer(pairs: list[tuple[int, int]]) -> None:
     """A slot with another owner is refused; slots outside of all ranges have no owner."""
     owners, expected = KeyRanges(), dict[int, int]()
     for number, pair in enumerate(pairs):
@@ -143,7 +143,7 @@ class CountedRange(HashRange):
         return super().__getattribute__(name)
 
 
-def test_one_more_consumer_of_many_ranges_is_checked_in_few_steps() -> None:
+def test_a_consumer_with_many_ranges_is_checked_quickly() -> None:
     """A comparison with all ranges of all consumers would block all other tasks for seconds."""
     owners = KeyRanges()
     for number in range(64):
@@ -170,13 +170,13 @@ def test_one_more_consumer_of_many_ranges_is_checked_in_few_steps() -> None:
         tuple((n, n) for n in range(HASH_RANGES_MAX + 1)),
     ],
 )
-def test_ranges_that_cannot_be(ranges: tuple[tuple[int, int], ...]) -> None:
+def test_invalid_ranges_are_refused(ranges: tuple[tuple[int, int], ...]) -> None:
     policy = KeySharedPolicy(is_sticky=True, ranges=tuple(HashRange(*each) for each in ranges))
     with pytest.raises(InvalidHashRanges):
         policy.check()
 
 
-def test_a_sticky_consumer_leaves_its_slots() -> None:
+def test_a_sticky_consumer_releases_its_slots() -> None:
     policy = KeySharedPolicy(is_sticky=True)
     dispatcher = KeySharedDispatcher(policy)
     first, second = consumer("first", 1, (0, 99)), consumer("second", 2, (100, 199))
@@ -194,7 +194,7 @@ def test_a_sticky_consumer_leaves_its_slots() -> None:
     assert replayed == [Position(1, 0), Position(1, 2)]
 
 
-def test_out_of_order_a_new_owner_waits_for_nobody() -> None:
+def test_with_out_of_order_delivery_a_new_owner_does_not_wait() -> None:
     dispatcher = KeySharedDispatcher(KeySharedPolicy(allows_out_of_order=True))
     first, second = consumer("first", 1), consumer("second", 2)
     dispatcher.add(first)

@@ -81,7 +81,7 @@ def named(options: ConsumerOptions, name: str) -> ConsumerOptions:
     return ConsumerOptions(options.type, name=name, key_shared=options.key_shared)
 
 
-def test_what_nobody_takes_is_dropped_and_counted() -> None:
+def test_undelivered_messages_are_dropped_and_counted() -> None:
     async def test() -> None:
         lab = Lab()
         lab.publish(b"1")
@@ -101,7 +101,7 @@ def test_what_nobody_takes_is_dropped_and_counted() -> None:
     run(test)
 
 
-def test_a_consumer_that_reads_nothing_costs_a_bounded_amount_of_memory() -> None:
+def test_a_consumer_that_reads_nothing_takes_bounded_memory() -> None:
     async def test() -> None:
         lab = Lab()
         consumer = lab.join(EXCLUSIVE, permits=1_000_000)
@@ -113,7 +113,7 @@ def test_a_consumer_that_reads_nothing_costs_a_bounded_amount_of_memory() -> Non
     run(test)
 
 
-def test_nothing_is_queued_while_the_broker_has_no_room() -> None:
+def test_messages_are_dropped_while_the_broker_has_no_space() -> None:
     async def test() -> None:
         outgoing = Outgoing(bytes_max=2 * READ_LEAST)
         lab = Lab(outgoing=outgoing)
@@ -129,7 +129,7 @@ def test_nothing_is_queued_while_the_broker_has_no_room() -> None:
     run(test)
 
 
-def test_consumers_of_shared_take_turns_and_those_without_permits_are_passed_over() -> None:
+def test_shared_consumers_rotate_and_those_without_permits_are_skipped() -> None:
     async def test() -> None:
         lab = Lab()
         one, two, three = (lab.join(SHARED, permits) for permits in (100, 0, 100))
@@ -147,7 +147,7 @@ def test_consumers_of_shared_take_turns_and_those_without_permits_are_passed_ove
     run(test)
 
 
-def test_a_key_goes_to_one_consumer_who_is_not_replaced_when_it_is_slow() -> None:
+def test_a_key_belongs_to_one_consumer_even_if_it_is_slow() -> None:
     async def test() -> None:
         lab = Lab()
         consumers = [lab.join(named(KEY_SHARED, f"c{number}")) for number in range(3)]
@@ -167,7 +167,7 @@ def test_a_key_goes_to_one_consumer_who_is_not_replaced_when_it_is_slow() -> Non
     run(test)
 
 
-def test_failover_has_an_active_consumer_and_tells_who_it_is() -> None:
+def test_failover_consumers_are_notified_of_the_active_one() -> None:
     async def test() -> None:
         lab = Lab()
         first, second = lab.join(FAILOVER), lab.join(FAILOVER)
@@ -186,7 +186,7 @@ def test_failover_has_an_active_consumer_and_tells_who_it_is() -> None:
     run(test)
 
 
-def test_who_may_join_is_as_on_other_topics() -> None:
+def test_subscription_types_conflict_as_on_persistent_topics() -> None:
     async def test() -> None:
         lab = Lab()
         first = lab.join(EXCLUSIVE)
@@ -207,7 +207,7 @@ def test_who_may_join_is_as_on_other_topics() -> None:
 
 
 @pytest.mark.parametrize("is_durable", [True, False])
-def test_one_that_is_not_durable_ends_with_its_last_consumer(is_durable: bool) -> None:
+def test_a_non_durable_subscription_ends_with_its_last_consumer(is_durable: bool) -> None:
     async def test() -> None:
         lab = Lab(is_durable=is_durable)
         consumers = [lab.join(SHARED) for _ in range(2)]
@@ -219,7 +219,7 @@ def test_one_that_is_not_durable_ends_with_its_last_consumer(is_durable: bool) -
     run(test)
 
 
-def test_a_close_ends_all_consumers_and_refuses_others() -> None:
+def test_a_close_disconnects_all_consumers_and_refuses_others() -> None:
     async def test() -> None:
         lab = Lab()
         consumer = lab.join(EXCLUSIVE)

@@ -39,7 +39,7 @@ class CountedPosition(Position):
         max_size=40,
     )
 )
-def test_the_order_is_that_of_the_ids(steps: list[tuple[str, list[int]]]) -> None:
+def test_entries_are_ordered_by_id(steps: list[tuple[str, list[int]]]) -> None:
     queue, expected = ReplayQueue(), dict[Position, Unsettled]()
     for number, (what, ids) in enumerate(steps):
         for each in (Position(1, entry_id) for entry_id in ids):
@@ -56,7 +56,7 @@ def test_the_order_is_that_of_the_ids(steps: list[tuple[str, list[int]]]) -> Non
     assert [queue[each] for each in queue] == [expected[each] for each in sorted(expected)]
 
 
-def test_one_entry_that_leaves_or_returns_costs_little() -> None:
+def test_adding_or_removing_one_entry_is_cheap() -> None:
     """As if a consumer took a long queue entry by entry, and returned some."""
     queue, count = ReplayQueue(), 20_000
     for entry_id in range(count):

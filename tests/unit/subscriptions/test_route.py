@@ -48,7 +48,7 @@ class Log:
 FIRST, SECOND = Position(1, 9), Position(2, 9)
 
 
-def test_a_reader_keeps_the_view_it_began_with_until_it_has_passed_it() -> None:
+def test_a_reader_keeps_its_view_until_it_has_read_it() -> None:
     """Then it reads raw, and the compacted ledger may go; the raw ones not before it read on."""
     log: Any = Log(View(None, FIRST))
     route = Route(Emulation(), read_compacted=True)
@@ -66,7 +66,7 @@ def test_a_reader_keeps_the_view_it_began_with_until_it_has_passed_it() -> None:
     assert route.held_position(SECOND.next, SECOND) is None
 
 
-def test_who_has_had_nothing_goes_along_with_every_run() -> None:
+def test_a_reader_without_messages_follows_every_run() -> None:
     """The reader has received no message that a run could have removed."""
     log: Any = Log(View(None, FIRST))
     route = Route(Emulation(), read_compacted=True)
@@ -98,7 +98,7 @@ def test_a_reader_whose_raw_entries_were_deleted_reads_the_current_view() -> Non
     assert route.view(Position(4, 0), log) is log.current
 
 
-def test_without_the_field_or_read_compacted_nothing_is_kept() -> None:
+def test_without_the_profile_field_or_read_compacted_no_view_is_kept() -> None:
     """Pulsar 4 reads the newest view; readers without read-compacted read raw."""
     log: Any = Log(View(None, FIRST))
     pulsar = Route(Emulation(lagging_readers_get_tombstones=False), read_compacted=True)
@@ -124,7 +124,7 @@ def test_entries_of_a_replaced_view_are_read_again(keeps: bool, fails: bool) -> 
     assert routed.view is third
 
 
-def test_a_kept_view_is_read_whatever_commits() -> None:
+def test_a_kept_view_is_readable_after_any_commit() -> None:
     first, second = (View(None, Position(1, number)) for number in (1, 2))
     log: Any = Log(first)
     route = Route(Emulation(), read_compacted=True)
@@ -134,7 +134,7 @@ def test_a_kept_view_is_read_whatever_commits() -> None:
     assert log.read_in == [first]
 
 
-def test_a_failure_of_the_current_view_is_told() -> None:
+def test_a_failure_of_the_current_view_is_raised() -> None:
     log: Any = Log(View(None, FIRST))
     log.commits, log.fails = [log.current], True
     with pytest.raises(MissingFile):

@@ -32,7 +32,7 @@ from tests.support.subscription_lab import (
 )
 
 
-def test_entries_come_in_order_and_only_for_permits() -> None:
+def test_entries_are_delivered_in_order_and_only_for_permits() -> None:
     """RTE-24: with one permit there is one entry; a batch may overdraw the permits."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -104,7 +104,7 @@ def test_unacknowledged_messages_are_redelivered_after_a_disconnect() -> None:
     run(test)
 
 
-def test_a_cumulative_ack_ahead_of_reading_moves_the_reading() -> None:
+def test_a_cumulative_ack_ahead_of_the_read_position_moves_it() -> None:
     """After a reconnect a consumer may acknowledge earlier deliveries."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -118,7 +118,7 @@ def test_a_cumulative_ack_ahead_of_reading_moves_the_reading() -> None:
     run(test)
 
 
-def test_acks_of_what_does_not_exist_are_ignored() -> None:
+def test_acks_of_missing_entries_are_ignored() -> None:
     """Beyond the end of the log or before its beginning nothing changes, and the call is
     answered.
     """
@@ -137,7 +137,7 @@ def test_acks_of_what_does_not_exist_are_ignored() -> None:
     run(test)
 
 
-def test_an_ack_before_a_ledgers_first_entry_is_no_range() -> None:
+def test_an_ack_before_the_first_entry_of_a_ledger_is_ignored() -> None:
     """Entry id -1 is no entry. Tests had acknowledged it only where the cursor passes it over, and
     not between the entries of two ledgers.
     """
@@ -154,7 +154,7 @@ def test_an_ack_before_a_ledgers_first_entry_is_no_range() -> None:
     run(test)
 
 
-def test_a_slow_shared_consumer_costs_bounded_memory_and_stops_nobody(
+def test_a_slow_shared_consumer_takes_bounded_memory_and_stops_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its queue takes OUTGOING_BYTES_MAX and one entry; the other consumer gets the rest."""
@@ -179,7 +179,7 @@ def test_a_slow_shared_consumer_costs_bounded_memory_and_stops_nobody(
     run(test)
 
 
-def test_negative_acks_come_again_with_a_count() -> None:
+def test_negatively_acknowledged_entries_are_redelivered_with_a_count() -> None:
     """Only returned entries, ordered by id, before new ones."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -197,7 +197,7 @@ def test_negative_acks_come_again_with_a_count() -> None:
     run(test)
 
 
-def test_replayed_entries_that_left_the_log_count_as_acknowledged() -> None:
+def test_deleted_entries_waiting_for_replay_count_as_acknowledged() -> None:
     """A forced trim removes entries that wait for redelivery."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -218,7 +218,7 @@ def test_replayed_entries_that_left_the_log_count_as_acknowledged() -> None:
     run(test)
 
 
-def test_key_shared_keeps_a_key_together() -> None:
+def test_key_shared_delivers_a_key_to_one_consumer() -> None:
     """Each key is seen by one consumer only, in order; a leaver's keys go to others, in order."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -259,7 +259,7 @@ def test_redelivery_requests_of_a_passive_consumer_are_ignored() -> None:
     run(test)
 
 
-def test_failover_tells_who_is_active_and_hands_over() -> None:
+def test_failover_notifies_consumers_and_hands_over() -> None:
     """The passive one gets nothing until the active one leaves; then all that was not acked."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -282,7 +282,7 @@ def test_failover_tells_who_is_active_and_hands_over() -> None:
     run(test)
 
 
-def test_failover_lower_priority_number_takes_over() -> None:
+def test_failover_a_lower_priority_number_takes_over() -> None:
     """Unsent entries of the old consumer are taken back, with its permits."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -302,7 +302,7 @@ def test_failover_lower_priority_number_takes_over() -> None:
     run(test)
 
 
-def test_failover_on_a_partition_takes_back_what_waits_when_a_passive_one_leaves() -> None:
+def test_failover_on_a_partition_takes_queued_entries_back_when_a_passive_consumer_leaves() -> None:
     """Among a, b, c the second is active on partition 1: b, and c after a has left."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -326,7 +326,7 @@ def test_failover_on_a_partition_takes_back_what_waits_when_a_passive_one_leaves
     run(test)
 
 
-def test_exclusive_redelivery_rewinds_even_during_a_read() -> None:
+def test_exclusive_redelivery_rewinds_during_a_read() -> None:
     """The order stays: everything unacknowledged is redelivered, then the rest, nothing twice."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -347,7 +347,7 @@ def test_exclusive_redelivery_rewinds_even_during_a_read() -> None:
     run(test)
 
 
-def test_requests_that_a_subscription_rejects() -> None:
+def test_invalid_requests_of_a_consumer_are_rejected() -> None:
     """SUB-05; a second Exclusive consumer; another type or durability; cumulative on Shared."""
 
     async def test(topic: MemoryTopic) -> None:

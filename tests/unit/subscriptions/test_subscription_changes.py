@@ -37,7 +37,7 @@ from tests.support.subscription_lab import (
 )
 
 
-def test_rte_19_seek_below_the_horizon_is_not_clamped_to_raw_ledgers() -> None:
+def test_rte_19_seek_below_the_horizon_keeps_its_target() -> None:
     """Consumers are sent away with Moved, refused meanwhile, and find the exact place."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -64,7 +64,7 @@ def test_rte_19_seek_below_the_horizon_is_not_clamped_to_raw_ledgers() -> None:
     run(test)
 
 
-def test_a_seek_of_a_subscription_that_is_deleted_meanwhile_is_not_confirmed() -> None:
+def test_a_seek_during_a_deletion_is_not_confirmed() -> None:
     """Its write never begins: a crash before the deletion would bring the old position back.
 
     The simulator found it (in one of 9,000 seeds): a seek during a write of the cursor, then a
@@ -111,7 +111,7 @@ def test_seek_to_the_first_entry_of_a_ledger() -> None:
     run(test)
 
 
-def test_rte_01_seek_earliest_gives_each_consumer_its_own_view() -> None:
+def test_rte_01_seek_earliest_applies_to_each_consumers_view() -> None:
     """Read-compacted: the survivors; without: the raw log."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -129,7 +129,7 @@ def test_rte_01_seek_earliest_gives_each_consumer_its_own_view() -> None:
     run(test)
 
 
-def test_a_non_durable_subscription_goes_with_its_last_consumer_but_not_at_a_seek() -> None:
+def test_a_non_durable_subscription_survives_a_seek_and_ends_with_its_last_consumer() -> None:
     """It writes nothing; a seek sends its consumer away and keeps the place for its return."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -188,7 +188,7 @@ def test_delete_refuses_while_consumers_are_connected_unless_forced() -> None:
     run(test)
 
 
-def test_a_deletion_that_fails_leaves_the_next_subscription_alone() -> None:
+def test_a_failed_deletion_does_not_affect_the_next_subscription() -> None:
     """Another call may have deleted it, and a third made it again. A disk may refuse the deletion,
     also while others connect.
     """
@@ -229,7 +229,7 @@ def test_two_creators_get_one_subscription() -> None:
     run(test)
 
 
-def test_stats_speak_pulsars_names() -> None:
+def test_stats_have_pulsars_names() -> None:
     """Backlog in entries, messages out, the consumer's permits, and the cursor's positions."""
 
     async def test(topic: MemoryTopic) -> None:

@@ -34,7 +34,7 @@ async def compacted_topic(topic: MemoryTopic) -> None:
     topic.log.compact(*second[:9])
 
 
-def test_without_acks_the_whole_log_is_there_for_a_consumer_that_is_not_read_compacted() -> None:
+def test_a_raw_consumer_reads_the_whole_log_after_a_compacted_one() -> None:
     """CompactionTest#testCompaction: read-compacted is a property of the consumer."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -52,7 +52,7 @@ def test_without_acks_the_whole_log_is_there_for_a_consumer_that_is_not_read_com
 
 @pytest.mark.parametrize("cumulative", [True, False])
 @pytest.mark.parametrize("backwards", [True, False])
-def test_acknowledging_all_that_was_delivered_empties_the_backlog(
+def test_acknowledging_everything_delivered_empties_the_backlog(
     cumulative: bool, backwards: bool
 ) -> None:
     """Superseded entries and tombstones, at the end too, do not stay behind (Pulsar #23245)."""
@@ -78,7 +78,7 @@ def test_acknowledging_all_that_was_delivered_empties_the_backlog(
     run(test)
 
 
-def test_nothing_left_by_compaction_is_an_empty_backlog() -> None:
+def test_an_empty_compacted_ledger_leaves_no_backlog() -> None:
     """A topic of tombstones: a read-compacted consumer gets nothing, and has nothing left."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -91,7 +91,7 @@ def test_nothing_left_by_compaction_is_an_empty_backlog() -> None:
     run(test)
 
 
-def test_sub_06_acks_of_ids_that_only_the_compacted_ledger_has() -> None:
+def test_sub_06_acks_of_ids_that_exist_only_in_the_compacted_ledger() -> None:
     """Raw ledgers are trimmed: reads and acknowledgements continue over restarts, nothing twice."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -114,7 +114,7 @@ def test_sub_06_acks_of_ids_that_only_the_compacted_ledger_has() -> None:
     run(test)
 
 
-def test_sub_12_acks_out_of_order_lose_nothing_when_raw_ledgers_are_gone() -> None:
+def test_sub_12_acks_out_of_order_are_kept_when_raw_ledgers_are_deleted() -> None:
     """The mark-delete does not pass unacknowledged entries of trimmed ledgers."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -132,7 +132,7 @@ def test_sub_12_acks_out_of_order_lose_nothing_when_raw_ledgers_are_gone() -> No
     run(test)
 
 
-def test_sub_08_and_sub_10_a_successor_begins_behind_the_cumulative_ack() -> None:
+def test_sub_08_and_sub_10_a_successor_begins_after_the_cumulative_ack() -> None:
     """After a reconnect, and at a Failover takeover."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -153,7 +153,7 @@ def test_sub_08_and_sub_10_a_successor_begins_behind_the_cumulative_ack() -> Non
     run(test)
 
 
-def test_rte_11_and_rte_12_where_a_read_compacted_consumer_begins() -> None:
+def test_rte_11_and_rte_12_start_positions_of_a_read_compacted_consumer() -> None:
     """Behind the mark-delete; at the very start when that is before its ledger's first entry."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -172,7 +172,7 @@ def test_rte_11_and_rte_12_where_a_read_compacted_consumer_begins() -> None:
     run(test)
 
 
-def test_a_consumer_at_the_latest_of_a_trimmed_topic_gets_what_comes() -> None:
+def test_a_consumer_at_the_latest_of_a_trimmed_topic_gets_new_messages() -> None:
     """Its subscription is behind the last entry, though that is trimmed."""
 
     async def test(topic: MemoryTopic) -> None:

@@ -43,7 +43,7 @@ def without_delay(topic: MemoryTopic) -> Subscription:
     return subscription
 
 
-def test_acks_that_wait_for_durability_share_writes() -> None:
+def test_acks_that_request_an_answer_share_writes() -> None:
     """While a write is in flight others gather; each is answered after the write that has it."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -73,7 +73,7 @@ def test_acks_that_wait_for_durability_share_writes() -> None:
     run(test)
 
 
-def test_acks_without_an_answer_are_written_late_but_surely() -> None:
+def test_acks_without_an_answer_are_written_by_count_and_at_close() -> None:
     """Not one by one; by count, and at close."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -97,7 +97,7 @@ def test_acks_without_an_answer_are_written_late_but_surely() -> None:
     run(test)
 
 
-def test_acks_without_an_answer_are_written_after_a_while() -> None:
+def test_acks_without_an_answer_are_written_after_a_delay() -> None:
     """The delay is an argument; here it is none."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -111,7 +111,7 @@ def test_acks_without_an_answer_are_written_after_a_while() -> None:
     run(test)
 
 
-def test_after_a_crash_only_what_was_not_durable_comes_again() -> None:
+def test_a_crash_redelivers_only_what_was_not_durable() -> None:
     """The cursor of the last write, with its ranges, is where the next consumer begins."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -127,7 +127,7 @@ def test_after_a_crash_only_what_was_not_durable_comes_again() -> None:
     run(test)
 
 
-def test_a_write_that_the_disk_refuses_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_write_is_repeated(caplog: pytest.LogCaptureFixture) -> None:
     """Consumers keep reading; requested answers follow when the write succeeds."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -155,7 +155,7 @@ def test_a_write_that_the_disk_refuses_is_tried_again(caplog: pytest.LogCaptureF
     run(test)
 
 
-def test_a_subscription_that_could_not_be_made_is_not_written_later(
+def test_a_failed_creation_is_not_written_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its creator got the error."""
@@ -173,7 +173,7 @@ def test_a_subscription_that_could_not_be_made_is_not_written_later(
     run(test)
 
 
-def test_a_closed_subscription_writes_nothing_more() -> None:
+def test_a_closed_subscription_writes_nothing() -> None:
     """It does not repeat refused writes either: the next load may have continued from there."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -196,7 +196,7 @@ def test_a_closed_subscription_writes_nothing_more() -> None:
     ("error", "expected"),
     [(Corruption("f", 7, "a", "b"), Corruption), (ValueError("bug"), LedgerfoldError)],
 )
-def test_a_failed_read_is_an_error_not_silence(
+def test_a_failed_read_raises_an_error(
     error: Exception, expected: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing is skipped: consumers get the error, and again when they reconnect."""
@@ -214,7 +214,7 @@ def test_a_failed_read_is_an_error_not_silence(
     run(test)
 
 
-def test_a_mark_delete_is_durable_only_when_its_record_is() -> None:
+def test_a_mark_delete_is_durable_with_its_record() -> None:
     """Trimming uses it: entries that a crash brings back must still be there."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -233,7 +233,7 @@ def test_a_mark_delete_is_durable_only_when_its_record_is() -> None:
     run(test)
 
 
-def test_a_seek_holds_what_it_goes_back_to_before_it_is_durable() -> None:
+def test_a_backward_seek_protects_its_entries_before_it_is_durable() -> None:
     """Backwards: at once. Acknowledgements after it release nothing until they are durable."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -256,7 +256,7 @@ def test_a_seek_holds_what_it_goes_back_to_before_it_is_durable() -> None:
     run(test)
 
 
-def test_a_subscription_is_moved_by_one_at_a_time() -> None:
+def test_concurrent_moves_of_a_subscription_are_refused() -> None:
     """A second seek during the write of the first is rejected."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -276,7 +276,7 @@ def test_a_subscription_is_moved_by_one_at_a_time() -> None:
     run(test)
 
 
-def test_a_write_that_failed_is_not_durable() -> None:
+def test_a_failed_write_is_not_durable() -> None:
     async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1")
         await subscribed(topic, EXCLUSIVE)
@@ -294,7 +294,7 @@ def test_a_write_that_failed_is_not_durable() -> None:
     run(test)
 
 
-def test_a_subscription_that_is_durable_stays_though_a_later_write_fails() -> None:
+def test_a_durable_subscription_survives_a_later_failed_write() -> None:
     """Two consumers ask for a new subscription at once. The first write of its cursor is durable,
     and the one that the second consumer waits for fails.
     """
@@ -321,7 +321,7 @@ def test_a_subscription_that_is_durable_stays_though_a_later_write_fails() -> No
     run(test)
 
 
-def test_without_a_record_the_mark_delete_is_as_durable_as_it_gets() -> None:
+def test_without_a_record_the_mark_delete_counts_as_durable() -> None:
     async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1")
         await subscribed(topic, ConsumerOptions(SubscriptionType.EXCLUSIVE, durable=False))

@@ -84,7 +84,7 @@ def test_expiry_is_durable(lab: BrokerLab) -> None:
     assert stored.mark_delete.entry_id == 0
 
 
-def test_a_closed_ledger_expires_by_its_end_whatever_publish_times_say() -> None:
+def test_a_closed_ledger_expires_by_its_close_time() -> None:
     """A producer's clock may lie years ahead; an open ledger has no end yet."""
 
     def ledger(ledger_id: int, closed_ms: int) -> LedgerRecord:
@@ -102,7 +102,7 @@ def test_a_closed_ledger_expires_by_its_end_whatever_publish_times_say() -> None
     assert closed_before(records, 10_000, EARLIEST) == Position(5, 2)
 
 
-def test_ttl_moves_every_subscription_at_the_check(lab: BrokerLab) -> None:
+def test_ttl_applies_to_every_subscription_at_the_check(lab: BrokerLab) -> None:
     """0 is off. Then unneeded ledgers are trimmed."""
     first, second = subscribe(lab, "first"), subscribe(lab, "second")
     publish(lab, 2)
@@ -119,7 +119,7 @@ def test_ttl_moves_every_subscription_at_the_check(lab: BrokerLab) -> None:
     assert (backlog(first), backlog(second)) == (0, 0)
 
 
-def test_ret_05_expiry_leaves_what_no_compaction_has_seen(lab: BrokerLab) -> None:
+def test_ret_05_expiry_keeps_what_no_compaction_has_read(lab: BrokerLab) -> None:
     """Compacted K1=V1 K2=V2; then K1=V3 K2=V4 expire: their ledger stays for the next run."""
     subscription = subscribe(lab)
 
@@ -143,7 +143,7 @@ def test_ret_05_expiry_leaves_what_no_compaction_has_seen(lab: BrokerLab) -> Non
     assert found == [b"V3", b"V4", b"V5"]
 
 
-def test_expiry_that_would_do_nothing_is_refused_by_name(lab: BrokerLab) -> None:
+def test_expiry_without_effect_is_refused(lab: BrokerLab) -> None:
     """No backlog; or a connected consumer that has nearly caught up, and nothing has expired."""
     subscription = subscribe(lab)
     with pytest.raises(NothingExpired, match="no backlog"):
@@ -158,7 +158,7 @@ def test_expiry_that_would_do_nothing_is_refused_by_name(lab: BrokerLab) -> None
 
 
 @pytest.mark.parametrize("limit_ms", [0, -1])
-def test_a_limit_that_makes_no_sense_is_refused(lab: BrokerLab, limit_ms: int) -> None:
+def test_an_invalid_limit_is_refused(lab: BrokerLab, limit_ms: int) -> None:
     subscription = subscribe(lab)
     publish(lab, 1)
     with pytest.raises(InvalidRequest, match="minimum"):
@@ -168,7 +168,9 @@ def test_a_limit_that_makes_no_sense_is_refused(lab: BrokerLab, limit_ms: int) -
 
 
 @pytest.mark.parametrize("type_", list(SubscriptionType))
-def test_consumers_stay_and_get_what_comes_behind(lab: BrokerLab, type_: SubscriptionType) -> None:
+def test_consumers_stay_connected_and_get_later_messages(
+    lab: BrokerLab, type_: SubscriptionType
+) -> None:
     """The messages that they already hold may be finished; they are not delivered again."""
     subscription, topic = subscribe(lab), lab.topic
     publish(lab, 3)

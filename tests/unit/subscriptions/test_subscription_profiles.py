@@ -27,7 +27,7 @@ NO_PASSING = replace(Emulation(), acks_pass_compacted_out=False)
 
 
 @pytest.mark.parametrize(("profile", "expected"), [("documented", "a= b=2"), (PULSAR_4, "b=2")])
-def test_rte_17_a_consumer_that_a_run_overtakes(profile: str, expected: str) -> None:
+def test_rte_17_a_run_overtakes_a_consumer(profile: str, expected: str) -> None:
     """It continues in the raw ledgers and gets the deletion, or misses it."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -48,9 +48,7 @@ def test_rte_17_a_consumer_that_a_run_overtakes(profile: str, expected: str) -> 
 
 
 @pytest.mark.parametrize(("profile", "expected"), [("documented", "b=1 c=1 b="), (PULSAR_4, "c=1")])
-def test_a_consumer_that_a_run_overtakes_among_compacted_entries(
-    profile: str, expected: str
-) -> None:
+def test_a_run_overtakes_a_consumer_within_compacted_entries(profile: str, expected: str) -> None:
     """It continues in its first compacted ledger, then after that ledger's horizon."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -68,7 +66,7 @@ def test_a_consumer_that_a_run_overtakes_among_compacted_entries(
     run(test)
 
 
-def test_a_consumer_that_had_all_of_the_compacted_entries_is_overtaken() -> None:
+def test_a_run_overtakes_a_consumer_at_the_end_of_compacted_entries() -> None:
     """It has read nothing raw so far, and still gets the deletion."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -84,7 +82,7 @@ def test_a_consumer_that_had_all_of_the_compacted_entries_is_overtaken() -> None
     run(test)
 
 
-def test_who_lags_where_the_raw_ledger_is_gone_reads_the_compacted_one() -> None:
+def test_a_lagging_consumer_without_its_raw_ledger_reads_the_compacted_one() -> None:
     """Truncation and deletion do not ask; nothing that is left is skipped."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -101,7 +99,7 @@ def test_who_lags_where_the_raw_ledger_is_gone_reads_the_compacted_one() -> None
     run(test)
 
 
-def test_sub_superseded_entries_stay_in_the_backlog_of_who_acknowledges_one_by_one() -> None:
+def test_superseded_entries_stay_in_the_backlog_of_single_acknowledgements() -> None:
     """As in Pulsar 4.0.7, entries that compaction removed are never acknowledged
     (apache/pulsar#23245).
     """
@@ -120,7 +118,7 @@ def test_sub_superseded_entries_stay_in_the_backlog_of_who_acknowledges_one_by_o
 @pytest.mark.parametrize(
     ("passing", "expected"), [(True, "a=1 c=1 e=1"), (False, "a=1 b=1 c=1 e=1")]
 )
-def test_single_acknowledgements_and_reconnections(passing: bool, expected: str) -> None:
+def test_single_acknowledgements_after_a_reconnect(passing: bool, expected: str) -> None:
     """Pulsar 4.0.7 does not look at acknowledgements in compacted ledgers (apache/pulsar#23494)."""
 
     async def test(topic: MemoryTopic) -> None:

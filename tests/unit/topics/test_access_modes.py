@@ -51,7 +51,7 @@ def waiting(lab: BrokerLab, name: str) -> asyncio.Task[Producer]:
     return task
 
 
-def test_an_exclusive_producer_is_the_only_one(lab: BrokerLab) -> None:
+def test_an_exclusive_producer_excludes_all_others(lab: BrokerLab) -> None:
     only = attach(lab, "only", EXCLUSIVE)
     with pytest.raises(ProducerBusy, match="exclusive access"):
         attach(lab, "other")
@@ -84,7 +84,7 @@ def test_the_epoch_rises_and_survives_a_crash(lab: BrokerLab) -> None:
         Claim(EXCLUSIVE, 2**62)
 
 
-def test_waiting_producers_have_their_turn_in_order(lab: BrokerLab) -> None:
+def test_waiting_producers_get_access_in_order(lab: BrokerLab) -> None:
     first = attach(lab, "first", WAIT)
     second, third = waiting(lab, "second"), waiting(lab, "third")
     with pytest.raises(ProducerBusy):
@@ -99,7 +99,7 @@ def test_waiting_producers_have_their_turn_in_order(lab: BrokerLab) -> None:
     attach(lab, "shared").detach()
 
 
-def test_one_that_waits_comes_before_one_that_connects_again(lab: BrokerLab) -> None:
+def test_a_waiting_producer_precedes_a_reconnecting_one(lab: BrokerLab) -> None:
     """As in Pulsar: whose connection breaks has lost its access to the next in line."""
     broken, task = attach(lab, "broken", EXCLUSIVE), waiting(lab, "w")
     broken.detach()
@@ -112,7 +112,7 @@ def test_one_that_waits_comes_before_one_that_connects_again(lab: BrokerLab) -> 
         attach(lab, "broken", EXCLUSIVE, epoch=0)
 
 
-def test_the_last_of_shared_producers_makes_room(lab: BrokerLab) -> None:
+def test_the_last_shared_producer_admits_a_waiting_one(lab: BrokerLab) -> None:
     shared = [attach(lab, name) for name in ("a", "b")]
     task = waiting(lab, "w")
     shared[0].detach()
@@ -122,7 +122,7 @@ def test_the_last_of_shared_producers_makes_room(lab: BrokerLab) -> None:
     assert lab.run(asyncio.wait_for(task, 5)).name == "w"
 
 
-def test_one_that_gives_up_waits_no_longer(lab: BrokerLab) -> None:
+def test_a_cancelled_producer_leaves_the_queue(lab: BrokerLab) -> None:
     shared = attach(lab, "shared")
     claim = Claim(WAIT)
     task = lab.loop.create_task(lab.topic.attach_producer("w", claim))
@@ -137,7 +137,7 @@ def test_one_that_gives_up_waits_no_longer(lab: BrokerLab) -> None:
 
 
 @pytest.mark.parametrize("mode", AccessMode)
-def test_one_that_gave_up_before_never_waits(lab: BrokerLab, mode: AccessMode) -> None:
+def test_a_producer_cancelled_early_is_not_queued(lab: BrokerLab, mode: AccessMode) -> None:
     """The client closed its producer while the topic was being loaded, for example."""
     shared, queued, claim = attach(lab, "shared"), list[str](), Claim(mode)
     claim.on_queued = lambda: queued.append("w")
@@ -151,7 +151,7 @@ def test_one_that_gave_up_before_never_waits(lab: BrokerLab, mode: AccessMode) -
     assert lab.topic.producers == {"shared": shared}
 
 
-def test_one_that_gives_up_as_its_turn_begins_leaves_the_epoch(lab: BrokerLab) -> None:
+def test_a_producer_cancelled_when_it_gets_access_keeps_the_epoch(lab: BrokerLab) -> None:
     first, claim = attach(lab, "first", EXCLUSIVE), Claim(WAIT)
     task = lab.loop.create_task(lab.topic.attach_producer("w", claim))
     lab.settle()
@@ -163,7 +163,7 @@ def test_one_that_gives_up_as_its_turn_begins_leaves_the_epoch(lab: BrokerLab) -
     attach(lab, "another").detach()
 
 
-def test_fencing_ends_all_others(lab: BrokerLab) -> None:
+def test_fencing_disconnects_all_others(lab: BrokerLab) -> None:
     shared = attach(lab, "shared")
     task = waiting(lab, "w")
     fencing = attach(lab, "shared", FENCING)
@@ -188,7 +188,7 @@ def test_fencing_ends_all_others(lab: BrokerLab) -> None:
     assert lab.topic.producers == {"later": later}
 
 
-def test_an_unload_ends_those_that_wait(lab: BrokerLab) -> None:
+def test_an_unload_disconnects_waiting_producers(lab: BrokerLab) -> None:
     attach(lab, "p", EXCLUSIVE)
     task = waiting(lab, "w")
     lab.run(lab.broker.unload_topic(TOPIC))
@@ -197,7 +197,7 @@ def test_an_unload_ends_those_that_wait(lab: BrokerLab) -> None:
     attach(lab, "p", EXCLUSIVE, epoch=0)
 
 
-def test_a_terminated_topic_has_no_turns(lab: BrokerLab) -> None:
+def test_a_terminated_topic_admits_no_waiting_producer(lab: BrokerLab) -> None:
     producer = attach(lab, "p", EXCLUSIVE)
     task = waiting(lab, "w")
     lab.run(terminate_topic(lab.broker, TOPIC))
@@ -206,7 +206,7 @@ def test_a_terminated_topic_has_no_turns(lab: BrokerLab) -> None:
         lab.run(asyncio.wait_for(task, 5))
 
 
-def test_a_full_disk_leaves_nobody_in_charge(lab: BrokerLab) -> None:
+def test_a_full_disk_grants_access_to_no_producer(lab: BrokerLab) -> None:
     topic = lab.topic
     lab.files.fail_at(1)
     with pytest.raises(DiskFailure):
@@ -225,7 +225,9 @@ def test_a_full_disk_leaves_nobody_in_charge(lab: BrokerLab) -> None:
         max_size=25,
     )
 )
-def test_any_order_of_events(steps: list[tuple[str, AccessMode | None]]) -> None:
+def test_any_order_of_events_keeps_access_exclusive(
+    steps: list[tuple[str, AccessMode | None]],
+) -> None:
     """At most one exclusive producer, alone; epochs rise; no producer waits for a free topic."""
     lab = BrokerLab()
     topic, tasks = lab.topic, list[asyncio.Task[Producer]]()

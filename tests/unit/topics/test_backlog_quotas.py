@@ -58,7 +58,7 @@ def backlog_bytes(lab: BrokerLab, each: Subscription) -> int:
 @pytest.mark.parametrize(
     ("policy", "error"), [(HOLD, ProducerBlocked), (FAIL, BacklogQuotaExceeded)]
 )
-def test_producers_are_refused(
+def test_producers_are_refused_above_the_quota(
     lab: BrokerLab, policy: BacklogPolicy, error: type[BacklogQuotaExceeded]
 ) -> None:
     """One that connects at once, others at the next check; until there is room."""
@@ -77,7 +77,7 @@ def test_producers_are_refused(
     lab.run(lab.topic.attach_producer("new"))
 
 
-def test_the_oldest_messages_leave(lab: BrokerLab) -> None:
+def test_the_oldest_messages_are_evicted(lab: BrokerLab) -> None:
     """Until nine tenths of the limit are left; subscriptions that are further on keep theirs."""
     publish(lab, 30)
     slow, quick = subscription(lab, "slow"), subscription(lab, "quick")
@@ -96,7 +96,7 @@ def test_the_oldest_messages_leave(lab: BrokerLab) -> None:
     assert lab.topic.subscriptions["slow"].backlog_entries() < 18
 
 
-def test_by_age(lab: BrokerLab) -> None:
+def test_a_quota_by_age(lab: BrokerLab) -> None:
     subscription(lab)
     publish(lab, 3)
     set_policies(lab, backlog_age_quota=BacklogQuota(limit_ms=60_000, policy=FAIL))
@@ -110,7 +110,7 @@ def test_by_age(lab: BrokerLab) -> None:
     assert lab.topic.subscriptions["s"].backlog_entries() == 2
 
 
-def test_readers_and_compaction_have_no_backlog(lab: BrokerLab) -> None:
+def test_readers_and_compaction_do_not_count_as_backlog(lab: BrokerLab) -> None:
     publish(lab, 10)
     lab.compact()
     quota = BacklogQuota(limit_bytes=1, policy=FAIL)
@@ -132,14 +132,14 @@ def test_readers_and_compaction_have_no_backlog(lab: BrokerLab) -> None:
         Policies(backlog_age_quota=BacklogQuota(limit_ms=10), retention_bytes=-1, retention_ms=10),
     ],
 )
-def test_quotas_that_cannot_be(lab: BrokerLab, policies: Policies) -> None:
+def test_invalid_quotas_are_refused(lab: BrokerLab, policies: Policies) -> None:
     publish(lab, 1)
     with pytest.raises(InvalidRequest):
         lab.run(lab.broker.policies.update_topic(lab.topic, policies, ()))
     assert lab.topic.name == TOPIC
 
 
-def test_delays_may_be_turned_off(lab: BrokerLab) -> None:
+def test_delayed_delivery_can_be_turned_off(lab: BrokerLab) -> None:
     assert lab.topic.delays_delivery()
     for namespace, topic, expected in ((False, None, False), (False, True, True)):
         lab.run(

@@ -64,7 +64,7 @@ def test_entries_lost_by_a_failed_flush_are_stored_when_resent(
     lab.stop()
 
 
-def test_stored_sequence_ids_are_known_after_their_ledger_is_gone() -> None:
+def test_stored_sequence_ids_are_known_after_their_ledger_is_deleted() -> None:
     """A crash behind a trim finds the sequence ids in the records: they were written before."""
     lab = BrokerLab()
     entries = [entry(lab, b"%d" % number) for number in range(3)]
@@ -79,7 +79,7 @@ def test_stored_sequence_ids_are_known_after_their_ledger_is_gone() -> None:
     lab.stop()
 
 
-def test_a_ledger_waits_until_what_it_tells_is_recorded() -> None:
+def test_a_ledger_is_kept_until_its_sequence_ids_are_recorded() -> None:
     """Trimming may run between a ledger's end and the record of its sequence ids."""
     lab = BrokerLab()
     assert send(lab, entry(lab, b"1")) == 1
@@ -96,7 +96,7 @@ def test_a_ledger_waits_until_what_it_tells_is_recorded() -> None:
     lab.stop()
 
 
-def test_a_new_producer_has_no_past() -> None:
+def test_a_new_producer_causes_no_replay() -> None:
     """Nothing is looked through because of it when the topic is loaded."""
     lab = BrokerLab()
     send(lab, entry(lab, b"1"))

@@ -124,7 +124,7 @@ def test_a_seek_moves_no_cursor_of_a_topic_that_is_gone(
     assert cursors(lab) == ([("s", -1)] if again else [])
 
 
-def test_a_seek_that_waits_for_its_consumers_moves_no_cursor_of_a_topic_that_is_gone(
+def test_a_seek_waiting_for_its_consumers_moves_no_cursor_of_a_deleted_topic(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.run(create_subscription(lab.topic, "s", EARLIEST))
@@ -147,7 +147,7 @@ def test_expiry_moves_no_cursor_of_a_topic_that_is_gone(
     assert cursors(lab) == ([("s", -1)] if again else [])
 
 
-def test_a_deletion_takes_no_subscription_of_the_next_topic(
+def test_a_deletion_removes_no_subscription_of_the_next_topic(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.run(create_subscription(lab.topic, "s", EARLIEST))
@@ -157,7 +157,7 @@ def test_a_deletion_takes_no_subscription_of_the_next_topic(
     assert cursors(lab) == [("s", -1)]
 
 
-def test_acknowledgements_after_the_end_are_not_written(lab: BrokerLab) -> None:
+def test_acknowledgements_after_the_deletion_are_not_written(lab: BrokerLab) -> None:
     """A client still holds the subscription of a deleted topic."""
     subscription = lab.run(create_subscription(lab.topic, "s", EARLIEST))
     lab.run(lab.broker.delete_topic(TOPIC, force=True))
@@ -172,7 +172,7 @@ def test_acknowledgements_after_the_end_are_not_written(lab: BrokerLab) -> None:
     assert cursors(lab) == []
 
 
-def test_a_topic_that_was_unloaded_writes_no_record(lab: BrokerLab) -> None:
+def test_an_unloaded_topic_writes_no_record(lab: BrokerLab) -> None:
     """Its record lacks later ledgers, which would become orphans."""
     old = lab.topic
     lab.run(lab.broker.unload_topic(TOPIC))
@@ -206,7 +206,7 @@ def test_a_topic_is_not_found_before_it_is_loaded(
     lab.run(ask())
 
 
-def test_who_asks_for_a_topic_gets_the_loaded_one(lab: BrokerLab) -> None:
+def test_a_caller_gets_the_loaded_topic(lab: BrokerLab) -> None:
     """Though it is unloaded between its load and the caller's turn."""
     lab.restart()
 
@@ -226,7 +226,7 @@ def test_who_asks_for_a_topic_gets_the_loaded_one(lab: BrokerLab) -> None:
 
 
 @pytest.mark.parametrize("deletes_first", [True, False])
-def test_a_broker_that_stops_writes_nothing_of_a_topic_that_is_gone(
+def test_a_stopping_broker_writes_nothing_of_a_deleted_topic(
     lab: BrokerLab, deletes_first: bool
 ) -> None:
     """Otherwise, the next topic of the name would answer a publisher that its message is
@@ -254,7 +254,7 @@ def test_a_broker_that_stops_writes_nothing_of_a_topic_that_is_gone(
     assert list(lab.metadata.producers(TOPIC)) == []
 
 
-def test_a_topic_named_as_a_partition_does_not_come_into_being_beside_it(lab: BrokerLab) -> None:
+def test_a_topic_named_as_a_partition_is_not_created_next_to_it(lab: BrokerLab) -> None:
     """A concurrent caller of the name gets the error of the partitioned topic."""
     name = "persistent://public/default/parts"
     held = HeldExecutor()
@@ -277,7 +277,9 @@ def test_a_topic_named_as_a_partition_does_not_come_into_being_beside_it(lab: Br
     assert there == lab.broker.partitions.names(name)
 
 
-def test_a_partition_that_goes_while_it_is_loaded_comes_not_beside_fewer(lab: BrokerLab) -> None:
+def test_a_partition_deleted_during_its_load_is_not_recreated_beyond_the_count(
+    lab: BrokerLab,
+) -> None:
     """A concurrent caller has seen the partition, waits for its deletion, and finds that no
     partition has that number.
     """

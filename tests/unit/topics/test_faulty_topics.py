@@ -88,7 +88,7 @@ def stored(lab: BrokerLab) -> int:
     return len(lab.read(EARLIEST, read_compacted=False))
 
 
-def test_a_broker_without_faults_has_nothing_that_asks_for_them() -> None:
+def test_a_broker_without_faults_skips_all_checks_for_them() -> None:
     """Its publishes and reads cost what they did."""
     lab = BrokerLab()
     lab.publish([([Message(b"k", b"v")], False)])
@@ -108,9 +108,7 @@ def test_a_broker_without_faults_has_nothing_that_asks_for_them() -> None:
 # Producers
 
 
-def test_a_message_that_fails_is_not_stored_and_others_go_on(
-    lab: BrokerLab, faults: Faults
-) -> None:
+def test_a_failed_message_is_not_stored_and_others_are(lab: BrokerLab, faults: Faults) -> None:
     faults.add(on_publish(FAULT_KIND_FAIL, error="ProducerBusy", next=2, producer="p"))
 
     async def scenario() -> None:
@@ -127,7 +125,9 @@ def test_a_message_that_fails_is_not_stored_and_others_go_on(
     assert stored(lab) == 3
 
 
-def test_every_third_message_disconnects_and_is_not_stored(lab: BrokerLab, faults: Faults) -> None:
+def test_a_rule_disconnects_at_every_third_message_and_does_not_store_it(
+    lab: BrokerLab, faults: Faults
+) -> None:
     """Entries before it in the same frame are stored; a batch counts as its messages."""
     faults.add(on_publish(FAULT_KIND_DISCONNECT, every=3))
 
@@ -145,7 +145,7 @@ def test_every_third_message_disconnects_and_is_not_stored(lab: BrokerLab, fault
     assert faults.listed()[0].hits == 1
 
 
-def test_a_producer_that_is_cut_stores_nothing_more_although_the_rules_are_gone(
+def test_a_disconnected_producer_stores_nothing_more_after_the_rules_end(
     lab: BrokerLab, faults: Faults
 ) -> None:
     """Else a later message would be stored, and the dropped one be taken for sent before."""
@@ -187,9 +187,7 @@ def test_a_message_without_its_receipt_is_stored_once(lab: BrokerLab, faults: Fa
     assert stored(lab) == 2
 
 
-def test_a_producer_that_stays_connected_gets_later_receipts(
-    lab: BrokerLab, faults: Faults
-) -> None:
+def test_a_connected_producer_gets_later_receipts(lab: BrokerLab, faults: Faults) -> None:
     faults.add(Fault(kind=FAULT_KIND_LOSE_RECEIPT, keeps_connection=True, next=1))
     first, second = entry(lab), entry(lab)
 
@@ -206,7 +204,7 @@ def test_a_producer_that_stays_connected_gets_later_receipts(
     assert stored(lab) == 2
 
 
-def test_receipts_come_late_in_their_order_until_the_rule_is_removed(
+def test_receipts_are_delayed_in_order_until_the_rule_is_removed(
     lab: BrokerLab, faults: Faults
 ) -> None:
     slow = faults.add(on_publish(FAULT_KIND_DELAY, delay_ms=HOUR_MS, every=2))
@@ -227,7 +225,7 @@ def test_receipts_come_late_in_their_order_until_the_rule_is_removed(
 
 
 @pytest.mark.parametrize("end", ["unload", "delete"])
-def test_delayed_receipts_hold_up_no_end_of_the_topic(
+def test_delayed_receipts_do_not_delay_the_end_of_a_topic(
     lab: BrokerLab, faults: Faults, end: str
 ) -> None:
     faults.add(on_publish(FAULT_KIND_DELAY, delay_ms=HOUR_MS))
@@ -254,7 +252,7 @@ def test_a_reset_removes_all_rules(lab: BrokerLab, faults: Faults) -> None:
     assert faults.listed() == []
 
 
-def test_a_bad_entry_is_refused_behind_good_ones(lab: BrokerLab, faults: Faults) -> None:
+def test_an_invalid_entry_after_valid_ones_is_refused(lab: BrokerLab, faults: Faults) -> None:
     faults.add(on_publish(FAULT_KIND_FAIL, error="ProducerBusy", every=2))
 
     async def scenario() -> None:
@@ -309,7 +307,7 @@ def on_read(kind: Any, **values: Any) -> Fault:
     return Fault(kind=kind, operation=FAULT_OPERATION_READ, **values)
 
 
-def test_a_consumer_is_disconnected_after_each_hundredth_message(
+def test_a_rule_disconnects_a_consumer_every_hundredth_message(
     lab: BrokerLab, faults: Faults
 ) -> None:
     """It gets the rest when it connects again."""
@@ -331,9 +329,7 @@ def test_a_consumer_is_disconnected_after_each_hundredth_message(
     lab.run(scenario())
 
 
-def test_delayed_deliveries_come_at_once_when_the_rule_is_removed(
-    lab: BrokerLab, faults: Faults
-) -> None:
+def test_removing_the_rule_ends_delayed_deliveries(lab: BrokerLab, faults: Faults) -> None:
     lab.publish([([Message(b"k", b"v")], False)])
     slow = faults.add(on_read(FAULT_KIND_DELAY, delay_ms=HOUR_MS, consumer="c"))
 
@@ -365,7 +361,7 @@ async def reader_of(lab: BrokerLab) -> Reader:
     return reader
 
 
-def test_a_reader_gets_what_comes_before_damage(lab: BrokerLab, faults: Faults) -> None:
+def test_a_reader_gets_everything_before_damage(lab: BrokerLab, faults: Faults) -> None:
     lab.publish([([Message(b"k", b"v")], False)] * 5)
     faults.add(on_read(FAULT_KIND_FAIL, error="Corruption", every=3, consumer="c"))
 
@@ -384,7 +380,7 @@ def test_a_reader_gets_what_comes_before_damage(lab: BrokerLab, faults: Faults) 
     lab.run(scenario())
 
 
-def test_a_reader_is_disconnected_at_its_first_message(lab: BrokerLab, faults: Faults) -> None:
+def test_a_rule_disconnects_a_reader_at_its_first_message(lab: BrokerLab, faults: Faults) -> None:
     lab.publish([([Message(b"k", b"v")], False)] * 2)
     faults.add(on_read(FAULT_KIND_FAIL, error="Unavailable"))
 
@@ -397,7 +393,7 @@ def test_a_reader_is_disconnected_at_its_first_message(lab: BrokerLab, faults: F
     lab.run(scenario())
 
 
-def test_who_subscribes_is_refused(lab: BrokerLab, faults: Faults) -> None:
+def test_a_rule_refuses_subscriptions(lab: BrokerLab, faults: Faults) -> None:
     for name in ("s", "r"):
         faults.add(
             Fault(

@@ -38,7 +38,7 @@ def lab() -> Iterator[BrokerLab]:
     lab.stop()
 
 
-def test_it_is_done_once_where_there_is_room(lab: BrokerLab) -> None:
+def test_an_operation_runs_once_if_there_is_space(lab: BrokerLab) -> None:
     """Without a full disk, no second attempt follows."""
     free = Freeing(lab, None)
     lab.run(retry_with_reserve(lab.store, free))
@@ -46,7 +46,7 @@ def test_it_is_done_once_where_there_is_room(lab: BrokerLab) -> None:
 
 
 @pytest.mark.parametrize("second", [None, TopicNotFound("t")])
-def test_on_a_full_disk_it_is_done_again_with_the_reserve(
+def test_on_a_full_disk_an_operation_is_repeated_with_the_reserve(
     lab: BrokerLab, second: LedgerfoldError | None
 ) -> None:
     """The first time may have deleted the topic already. The reserve is taken back."""
@@ -70,7 +70,7 @@ def test_failures_for_another_reason_are_not_retried(lab: BrokerLab) -> None:
     assert free.calls == [False]
 
 
-def test_without_a_reserve_it_is_not_tried_again(lab: BrokerLab) -> None:
+def test_without_a_reserve_nothing_is_repeated(lab: BrokerLab) -> None:
     lab.store.reserve.empty()
     free = Freeing(lab, failure(errno.ENOSPC))
     with pytest.raises(DiskFailure):

@@ -36,7 +36,7 @@ def set_policies(lab: BrokerLab, policies: Policies) -> None:
     lab.topic.record.policies.CopyFrom(policies)
 
 
-def test_an_open_ledger_gets_old_though_nobody_publishes(lab: BrokerLab) -> None:
+def test_an_open_ledger_reaches_its_age_limit_without_publishing(lab: BrokerLab) -> None:
     """At its maximum age it is closed and another begins; an empty one stays."""
     lab.publish([ENTRY])
     first = lab.topic.log.ledgers.ids[-1]
@@ -50,7 +50,7 @@ def test_an_open_ledger_gets_old_though_nobody_publishes(lab: BrokerLab) -> None
     assert len(lab.read(EARLIEST, read_compacted=False)) == 1
 
 
-def test_retention_by_time_counts_from_the_end_of_the_ledger(lab: BrokerLab) -> None:
+def test_retention_by_time_counts_from_the_close_of_the_ledger(lab: BrokerLab) -> None:
     """Unneeded ledgers stay until they are older than the limit, and are deleted then."""
     set_policies(
         lab,
@@ -68,7 +68,7 @@ def test_retention_by_time_counts_from_the_end_of_the_ledger(lab: BrokerLab) -> 
     assert lab.read(EARLIEST, read_compacted=False) == []
 
 
-def test_the_checks_run_at_their_interval_on_the_broker_s_clock(lab: BrokerLab) -> None:
+def test_the_checks_run_at_their_interval_by_the_brokers_clock(lab: BrokerLab) -> None:
     """Moving the clock by the interval is enough."""
     interval_ms = BrokerSettings(data_dir=DATA).retention_check_interval_ms
     lab.publish([ENTRY])
@@ -79,7 +79,7 @@ def test_the_checks_run_at_their_interval_on_the_broker_s_clock(lab: BrokerLab) 
     assert lab.read(EARLIEST, read_compacted=False) == []
 
 
-def test_the_threshold_is_looked_at_on_the_broker_s_clock(lab: BrokerLab) -> None:
+def test_the_threshold_is_checked_by_the_brokers_clock(lab: BrokerLab) -> None:
     """Not before the monitor's interval, and then without a request."""
     interval_ms = BrokerSettings(data_dir=DATA).compaction_monitor_interval_ms
     lab.publish([ENTRY])
@@ -91,7 +91,7 @@ def test_the_threshold_is_looked_at_on_the_broker_s_clock(lab: BrokerLab) -> Non
     assert [run.trigger for run in lab.metadata.runs(TOPIC)] == [RUN_TRIGGER_THRESHOLD]
 
 
-def test_a_cursor_is_written_when_its_delay_is_over_on_the_broker_s_clock(lab: BrokerLab) -> None:
+def test_a_cursor_is_written_after_its_delay_by_the_brokers_clock(lab: BrokerLab) -> None:
     """A crash before that means redelivery, as if so much time had not passed."""
     start = StartPosition(earliest=True)
     subscription = lab.run(create_subscription(lab.topic, "s", start))
@@ -111,7 +111,7 @@ def test_a_cursor_is_written_when_its_delay_is_over_on_the_broker_s_clock(lab: B
     assert stored() == 0
 
 
-def test_a_failure_in_one_topic_ends_nothing(
+def test_a_failure_in_one_topic_does_not_stop_the_checks(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the other checks of the topic, nor the other topics, nor the next time."""
@@ -147,7 +147,7 @@ def test_a_log_that_failed_is_not_rolled(lab: BrokerLab) -> None:
     assert topic.log.state.failure is not None
 
 
-def test_the_reserve_is_taken_again_when_there_is_room(lab: BrokerLab) -> None:
+def test_the_reserve_is_renewed_when_there_is_space(lab: BrokerLab) -> None:
     """Tests any other use of the room in between."""
     reserve = lab.store.reserve
     reserve.keep()
@@ -157,7 +157,7 @@ def test_the_reserve_is_taken_again_when_there_is_room(lab: BrokerLab) -> None:
     assert reserve.is_there
 
 
-def test_locks_go_with_those_who_hold_them_or_wait(lab: BrokerLab) -> None:
+def test_locks_are_removed_with_their_last_holder(lab: BrokerLab) -> None:
     """Unknown names leave nothing; all waiters for a lock wait for the same one."""
 
     async def ask() -> list[str]:
@@ -184,7 +184,7 @@ def test_locks_go_with_those_who_hold_them_or_wait(lab: BrokerLab) -> None:
     assert len(lab.broker.locks) == 0
 
 
-def test_without_compactions_cursor_the_slowest_durable_one_counts(lab: BrokerLab) -> None:
+def test_without_the_compaction_cursor_the_slowest_durable_one_counts(lab: BrokerLab) -> None:
     """Nothing behind it: nothing to compact; no durable cursor: all that is stored."""
     topic = lab.topic
     lab.publish([ENTRY])

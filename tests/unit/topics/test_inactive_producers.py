@@ -63,7 +63,7 @@ def names(metadata: MetadataStore, topic: str = "t") -> list[str]:
     return sorted(each.name for each in metadata.producers(topic))
 
 
-def test_a_producer_is_forgotten_when_it_was_away_for_long(metadata: MetadataStore) -> None:
+def test_a_producer_inactive_for_long_is_forgotten(metadata: MetadataStore) -> None:
     """Counted from when it was last seen connected; one that is connected never is."""
     producers = Producers(metadata)
     for name in ("stays", "leaves"):
@@ -75,7 +75,7 @@ def test_a_producer_is_forgotten_when_it_was_away_for_long(metadata: MetadataSto
     assert producers.forget_inactive(["stays"], 10 * INACTIVE_MS) == []
 
 
-def test_its_time_begins_when_it_leaves(metadata: MetadataStore) -> None:
+def test_inactivity_counts_from_the_disconnection(metadata: MetadataStore) -> None:
     """Not at the last check of its presence."""
     producers = Producers(metadata)
     record = producers.register("p")
@@ -86,7 +86,7 @@ def test_its_time_begins_when_it_leaves(metadata: MetadataStore) -> None:
     assert producers.forget_inactive([], left_ms + INACTIVE_MS + 1) == ["p"]
 
 
-def test_a_producer_that_disconnects_is_seen_to_leave(lab: BrokerLab) -> None:
+def test_a_disconnection_is_recorded(lab: BrokerLab) -> None:
     """The broker's clock says when."""
     lab.publish([([Message(b"k", b"v")], False)])
     before_ms = lab.clock.now_ms()
@@ -96,7 +96,7 @@ def test_a_producer_that_disconnects_is_seen_to_leave(lab: BrokerLab) -> None:
     assert before_ms < left_ms <= lab.clock.now_ms()
 
 
-def test_a_number_is_not_assigned_again(metadata: MetadataStore) -> None:
+def test_a_producer_number_is_not_reused(metadata: MetadataStore) -> None:
     """The name may return; entries with the old number belong to no producer."""
     record = TopicRecord(name="t")
     producers = Producers(metadata, record)
@@ -110,7 +110,7 @@ def test_a_number_is_not_assigned_again(metadata: MetadataStore) -> None:
     assert new.last_sequence_id == -1
 
 
-def test_a_snapshot_that_waits_does_not_bring_it_back(metadata: MetadataStore) -> None:
+def test_a_pending_snapshot_does_not_restore_a_forgotten_producer(metadata: MetadataStore) -> None:
     """It was taken before, and is durable afterwards: the name has a new record by then."""
     producers = Producers(metadata)
     producers.appended(producers.register("p"), 41)
@@ -124,7 +124,7 @@ def test_a_snapshot_that_waits_does_not_bring_it_back(metadata: MetadataStore) -
     assert (stored.number, stored.last_sequence_id) == (again.number, -1)
 
 
-def test_a_load_starts_the_time_afresh(metadata: MetadataStore) -> None:
+def test_a_load_restarts_the_inactivity_time(metadata: MetadataStore) -> None:
     """As Pulsar does (MessageDeduplication.replayCursor): no producer could connect before."""
     topic = TopicRecord(name="t")
     before = Producers(metadata, topic)
@@ -137,7 +137,7 @@ def test_a_load_starts_the_time_afresh(metadata: MetadataStore) -> None:
     assert producers.forget_inactive([], loaded_ms + INACTIVE_MS + 1) == ["p"]
 
 
-def test_housekeeping_forgets_and_entries_stay_readable(lab: BrokerLab) -> None:
+def test_housekeeping_forgets_producers_and_entries_stay_readable(lab: BrokerLab) -> None:
     """On a whole broker: the entries of a forgotten producer are read, and a restart finds them."""
     lab.publish([([Message(b"a", b"1")], False)])
     assert names(lab.metadata, TOPIC) != []

@@ -84,7 +84,9 @@ def turn_with(lab: KafkaLab, worker: HeldWorker, meanwhile: Callable[[], object]
     return lab.run(both())
 
 
-def test_a_plan_names_all_up_to_the_active_segment(lab: KafkaLab, worker: HeldWorker) -> None:
+def test_a_plan_lists_everything_up_to_the_active_segment(
+    lab: KafkaLab, worker: HeldWorker
+) -> None:
     fill(lab)
     turn = turn_with(lab, worker, lambda: None)
     (plan,) = worker.plans
@@ -94,7 +96,7 @@ def test_a_plan_names_all_up_to_the_active_segment(lab: KafkaLab, worker: HeldWo
     assert turn.failure is None
 
 
-def test_the_worker_holds_a_round_to_the_rate(
+def test_the_worker_keeps_a_cleaning_within_the_rate(
     lab: KafkaLab, worker: HeldWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rate at the round's begin applies; on emulated time, none."""
@@ -131,7 +133,7 @@ def test_a_worker_that_fails_leaves_no_files(lab: KafkaLab, worker: HeldWorker) 
     assert lab.files.listdir(DATA / "ledgers") == before
 
 
-def test_a_stop_waits_for_a_cleaning_though_no_thread_was_started(
+def test_a_stop_waits_for_a_requested_cleaning(
     lab: KafkaLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request started it while the logs were loaded. Every cleaner had been started."""
@@ -162,7 +164,7 @@ def test_a_stop_waits_for_a_cleaning_though_no_thread_was_started(
     lab.run(stop())
 
 
-def test_on_emulated_time_a_thread_waits_behind_its_round(
+def test_with_a_test_clock_a_thread_waits_after_its_cleaning(
     lab: KafkaLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(lab)
@@ -183,14 +185,14 @@ def test_on_emulated_time_a_thread_waits_behind_its_round(
     assert waits == [pytest.approx(size_bytes / 0.5 - turn.elapsed_ms / 1000)]
 
 
-def test_a_log_that_is_clean_enough_is_left(lab: KafkaLab, worker: HeldWorker) -> None:
+def test_a_sufficiently_clean_log_is_skipped(lab: KafkaLab, worker: HeldWorker) -> None:
     lab.add([A])
     turn = lab.run(lab.broker.cleaner.run_pass())
     assert turn.topic is None
     assert worker.plans == []
 
 
-def test_a_round_that_fails_marks_its_log(lab: KafkaLab, worker: HeldWorker) -> None:
+def test_a_failed_cleaning_marks_its_log_uncleanable(lab: KafkaLab, worker: HeldWorker) -> None:
     fill(lab)
     worker.error = CompactionFailed("map", "it is no map")
     turn = lab.run(lab.broker.cleaner.run_pass())
@@ -225,7 +227,7 @@ def test_a_worker_that_dies_does_not_mark_the_log_at_once(
 
 
 @pytest.mark.parametrize("worker_died", [True, False])
-def test_a_failure_that_the_worker_told_of_ends_no_thread(
+def test_a_reported_failure_of_the_worker_ends_no_thread(
     lab: KafkaLab, worker: HeldWorker, worker_died: bool
 ) -> None:
     """A system short of memory may kill Spark's JVM, and the worker reports it."""
@@ -236,7 +238,7 @@ def test_a_failure_that_the_worker_told_of_ends_no_thread(
     assert lab.broker.cleaner.is_uncleanable(TOPIC) is not worker_died
 
 
-def test_a_topic_created_again_is_neither_marked_nor_paused(lab: KafkaLab) -> None:
+def test_a_recreated_topic_is_neither_marked_nor_paused(lab: KafkaLab) -> None:
     """As by an import that failed, and is begun again."""
     cleaner = lab.broker.cleaner
     for _ in range(2):
@@ -248,7 +250,7 @@ def test_a_topic_created_again_is_neither_marked_nor_paused(lab: KafkaLab) -> No
     assert not cleaner.is_uncleanable(TOPIC)
 
 
-def test_an_unload_takes_neither_mark_nor_pause(lab: KafkaLab, worker: HeldWorker) -> None:
+def test_an_unload_keeps_marks_and_pauses(lab: KafkaLab, worker: HeldWorker) -> None:
     """A turn is taken meanwhile."""
     cleaner = lab.broker.cleaner
     fill(lab)
@@ -270,7 +272,7 @@ def test_an_unload_takes_neither_mark_nor_pause(lab: KafkaLab, worker: HeldWorke
     assert lab.run(cleaner.run_pass()).topic is None
 
 
-def test_without_a_compactor_nothing_is_marked(lab: KafkaLab, worker: HeldWorker) -> None:
+def test_without_a_compactor_no_log_is_marked(lab: KafkaLab, worker: HeldWorker) -> None:
     fill(lab)
     worker.error = CompactorUnavailable("It is off.")
     with pytest.raises(CompactorUnavailable):
@@ -280,7 +282,7 @@ def test_without_a_compactor_nothing_is_marked(lab: KafkaLab, worker: HeldWorker
 
 
 @pytest.mark.parametrize("how", ["pause", "policy", "unload", "delete"])
-def test_changes_of_the_log_end_its_cleaning(lab: KafkaLab, worker: HeldWorker, how: str) -> None:
+def test_changes_of_the_log_abort_its_cleaning(lab: KafkaLab, worker: HeldWorker, how: str) -> None:
     fill(lab)
     cleaner, topic = lab.broker.cleaner, lab.kafka
 
@@ -308,7 +310,7 @@ def test_changes_of_the_log_end_its_cleaning(lab: KafkaLab, worker: HeldWorker, 
         assert [offset for offset, *_ in lab.records()] == [0, 1, 2]
 
 
-def test_a_manifest_that_is_not_the_plans_changes_nothing(
+def test_a_manifest_that_differs_from_the_plan_changes_nothing(
     lab: KafkaLab, worker: HeldWorker
 ) -> None:
     fill(lab)
@@ -322,7 +324,7 @@ def test_a_manifest_that_is_not_the_plans_changes_nothing(
     assert [offset for offset, *_ in lab.records()] == [0, 1, 2]
 
 
-def test_records_below_the_logs_start_go_with_their_segments(
+def test_records_below_the_log_start_are_removed_with_their_segments(
     lab: KafkaLab, worker: HeldWorker
 ) -> None:
     fill(lab)
@@ -336,7 +338,7 @@ def test_records_below_the_logs_start_go_with_their_segments(
     assert [offset for offset, *_ in lab.records()] == [2]
 
 
-def test_retention_takes_what_is_old(lab: KafkaLab) -> None:
+def test_retention_deletes_old_segments(lab: KafkaLab) -> None:
     lab.run(
         change_topic_config(
             lab.broker, lab.kafka, {"cleanup.policy": "delete", "retention.ms": "1000"}
@@ -352,7 +354,7 @@ def test_retention_takes_what_is_old(lab: KafkaLab) -> None:
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
-def test_a_topic_that_moves_keeps_no_other_from_its_retention(
+def test_an_unloading_topic_does_not_delay_retention_of_others(
     lab: KafkaLab, worker: HeldWorker, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
     """Its log changes hands while its old segments are looked for."""
@@ -401,7 +403,7 @@ def test_two_threads_take_two_logs(lab: KafkaLab, worker: HeldWorker) -> None:
 GAUGE = "kafka.log:type=LogCleaner,name={}"
 
 
-def test_t102_gauges_stay_when_the_cleaner_restarts_and_end_with_it(lab: KafkaLab) -> None:
+def test_t102_gauges_survive_a_cleaner_restart_and_end_with_the_broker(lab: KafkaLab) -> None:
     cleaner = lab.broker.cleaner
     idle = cleaner.gauge_values()
 
@@ -417,7 +419,7 @@ def test_t102_gauges_stay_when_the_cleaner_restarts_and_end_with_it(lab: KafkaLa
     assert cleaner.gauge_values() == {}
 
 
-def test_t102_threads_that_died_are_counted(lab: KafkaLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_t102_dead_threads_are_counted(lab: KafkaLab, monkeypatch: pytest.MonkeyPatch) -> None:
     cleaner = lab.broker.cleaner
 
     async def break_down() -> None:
@@ -428,7 +430,7 @@ def test_t102_threads_that_died_are_counted(lab: KafkaLab, monkeypatch: pytest.M
     assert cleaner.gauge_values()[GAUGE.format("DeadThreadCount")] == 1
 
 
-def test_t95_keyless_records_that_are_refused_are_counted(lab: KafkaLab) -> None:
+def test_t95_refused_keyless_records_are_counted(lab: KafkaLab) -> None:
     """Each of them, and no batch that is not refused."""
     name = "kafka.server:type=BrokerTopicMetrics,name=NoKeyCompactedTopicRecordsPerSec"
     for pairs in ([A, (None, b"1"), (None, b"2")], [(None, b"3")]):

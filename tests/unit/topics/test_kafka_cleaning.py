@@ -52,7 +52,7 @@ def named(lab: KafkaLab) -> set[int]:
     return {each for segment in lab.kafka.log.segments for each in segment.ledger_ids}
 
 
-def test_a_round_replaces_what_it_read(lab: KafkaLab) -> None:
+def test_a_cleaning_replaces_the_segments_that_it_read(lab: KafkaLab) -> None:
     for pair in (A, B, A, C):
         lab.add([pair])
     roll(lab)
@@ -80,7 +80,7 @@ def fragments(lab: KafkaLab) -> None:
     roll(lab)
 
 
-def test_a_read_beside_a_round_skips_nothing(lab: KafkaLab) -> None:
+def test_a_read_during_a_cleaning_skips_nothing(lab: KafkaLab) -> None:
     """It finds nothing at the end of a segment that is merged with those behind it meanwhile."""
     fragments(lab)
     configure(lab, internal_segment_bytes="10000")
@@ -101,7 +101,7 @@ def test_a_read_beside_a_round_skips_nothing(lab: KafkaLab) -> None:
     assert bases(lab) == [0, 7]
 
 
-def test_files_that_cannot_be_removed_do_not_undo_a_round(
+def test_files_that_cannot_be_removed_do_not_fail_a_cleaning(
     lab: KafkaLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for pair in (A, A):
@@ -123,7 +123,9 @@ def test_files_that_cannot_be_removed_do_not_undo_a_round(
     assert ledgers_on_disk(lab) == named(lab)
 
 
-def test_a_reader_of_committed_records_sees_nothing_aborted_beside_a_round(lab: KafkaLab) -> None:
+def test_a_reader_of_committed_records_sees_no_aborted_ones_during_a_cleaning(
+    lab: KafkaLab,
+) -> None:
     """The second round forgets the transaction whose records the reader has just got."""
     lab.add([A], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
     lab.run(lab.kafka.end_transaction(1, 0, commit=False, timestamp_ms=5))
@@ -166,7 +168,7 @@ def beside(lab: KafkaLab, other: Callable[[], Awaitable[object]]) -> None:
     lab.run(both())
 
 
-def test_a_round_beside_rolls_and_appends(lab: KafkaLab) -> None:
+def test_a_cleaning_during_rolls_and_appends(lab: KafkaLab) -> None:
     for pair in (A, B, A):
         lab.add([pair])
     roll(lab)
@@ -184,7 +186,7 @@ def test_a_round_beside_rolls_and_appends(lab: KafkaLab) -> None:
     assert offsets(lab) == [1, 2, 3, 4, 5]
 
 
-def test_a_round_beside_an_unload_changes_nothing(lab: KafkaLab) -> None:
+def test_a_cleaning_during_an_unload_changes_nothing(lab: KafkaLab) -> None:
     for pair in (A, B, A):
         lab.add([pair])
     roll(lab)
@@ -196,7 +198,7 @@ def test_a_round_beside_an_unload_changes_nothing(lab: KafkaLab) -> None:
     assert offsets(lab) == [1, 2]
 
 
-def test_files_of_a_cleaning_that_is_not_committed_are_removed(
+def test_files_of_an_uncommitted_cleaning_are_removed(
     lab: KafkaLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for pair in (A, B, A):
@@ -212,7 +214,7 @@ def test_files_of_a_cleaning_that_is_not_committed_are_removed(
     assert folders <= named(lab)
 
 
-def test_retention_takes_only_what_is_settled(lab: KafkaLab) -> None:
+def test_retention_deletes_only_closed_segments(lab: KafkaLab) -> None:
     """A segment that ends while others are deleted waits for the next time."""
     configure(lab, cleanup_policy="delete", retention_bytes="1")
     for _ in range(2):
@@ -236,7 +238,7 @@ def test_retention_takes_only_what_is_settled(lab: KafkaLab) -> None:
     assert ledgers_on_disk(lab) == named(lab)
 
 
-def test_a_topic_that_is_unloaded_meanwhile_ends_no_thread(
+def test_an_unloaded_topic_ends_no_cleaner_thread(
     lab: KafkaLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for pair in (A, A):
@@ -255,7 +257,7 @@ def test_a_topic_that_is_unloaded_meanwhile_ends_no_thread(
     assert lab.clean().was_aborted
 
 
-def test_a_thread_ends_in_the_middle_of_a_round(lab: KafkaLab) -> None:
+def test_a_cleaner_thread_ends_during_a_cleaning(lab: KafkaLab) -> None:
     """Also when the round has ended first."""
     for pair in (A, A):
         lab.add([pair])
@@ -278,7 +280,7 @@ def test_a_thread_ends_in_the_middle_of_a_round(lab: KafkaLab) -> None:
 
 
 @pytest.mark.parametrize("profile", ["documented", "kafka-4.1"])
-def test_a_round_that_fills_an_index_ends_half_way_where_kafkas_does(
+def test_a_cleaning_that_fills_an_index_ends_early_as_kafkas_does(
     lab: KafkaLab, profile: str
 ) -> None:
     lab.broker.policy_levels.broker.emulation.profile = profile
@@ -303,7 +305,7 @@ def test_a_round_that_fills_an_index_ends_half_way_where_kafkas_does(
     assert offsets(lab) == [1, 2, 3]
 
 
-def test_a_namespace_says_which_defects_are_wanted(lab: KafkaLab) -> None:
+def test_a_namespace_selects_the_emulated_defects(lab: KafkaLab) -> None:
     assert defects_of(lab.broker, TOPIC) == NO_DEFECTS
     policies = Policies(emulation=Emulation(profile="kafka-4.1", full_index_fails_round=False))
     store = PolicyStore(lab.broker)

@@ -34,18 +34,18 @@ def new_ones(lab: KafkaLab) -> dict[str, str]:
     return dict(lab.broker.partitions.record(T).kafka.config)
 
 
-def test_a_change_is_of_all_partitions_and_of_those_to_come(lab: KafkaLab) -> None:
+def test_a_change_applies_to_existing_and_future_partitions(lab: KafkaLab) -> None:
     lab.run(change_config(lab.broker, T, {"cleanup.policy": None, "segment.ms": "7"}))
     assert configs(lab) == [{"segment.ms": "7"}] * 3
 
 
-def test_a_change_that_is_refused_changes_no_partition(lab: KafkaLab) -> None:
+def test_a_refused_change_changes_no_partition(lab: KafkaLab) -> None:
     with pytest.raises(KafkaError):
         lab.run(change_config(lab.broker, T, {"segment.ms": "7", "cleanup.policy": "none"}))
     assert configs(lab) == [{"cleanup.policy": "compact"}] * 3
 
 
-def test_a_change_has_ended_when_all_of_it_is_durable(lab: KafkaLab) -> None:
+def test_a_change_completes_when_everything_is_durable(lab: KafkaLab) -> None:
     """The settings for future partitions are written last."""
     configs(lab)
     held = HeldExecutor()

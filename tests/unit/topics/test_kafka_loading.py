@@ -132,11 +132,11 @@ def seen_of(steps: list[tuple[str, int]], believes: bool) -> list[Any]:
 
 @settings(max_examples=examples(150), deadline=None)
 @given(st.lists(_STEPS, min_size=3, max_size=25))
-def test_it_finds_what_one_finds_that_looks_at_every_batch(steps: list[tuple[str, int]]) -> None:
+def test_a_load_finds_the_same_as_reading_every_batch(steps: list[tuple[str, int]]) -> None:
     assert seen_of(steps, believes=True) == seen_of(steps, believes=False)
 
 
-def test_after_a_stop_no_batch_is_looked_at_and_after_a_crash_the_last_segments_are() -> None:
+def test_a_load_reads_no_batch_after_a_stop_and_the_last_segments_after_a_crash() -> None:
     looked_at = list[int]()
 
     def counted(reader: LedgerReader) -> Any:

@@ -49,7 +49,7 @@ def send(lab: KafkaLab, sequence: int) -> None:
 
 
 @pytest.mark.parametrize("ending", ["restart", "crash"])
-def test_indexes_go_on_where_a_load_finds_them(lab: KafkaLab, ending: str) -> None:
+def test_index_sizes_continue_after_a_load(lab: KafkaLab, ending: str) -> None:
     """A clean close adds an entry to the time index; counts since the last entry are lost."""
     for _ in range(4):
         lab.add([A])
@@ -64,7 +64,7 @@ def test_indexes_go_on_where_a_load_finds_them(lab: KafkaLab, ending: str) -> No
     assert described(lab).segments[0].offset_index_bytes == 8 * entries
 
 
-def test_an_ended_segment_is_not_counted_again(lab: KafkaLab) -> None:
+def test_a_closed_segment_is_not_counted_again(lab: KafkaLab) -> None:
     """A load in its midst has its effect on its indexes, also after the next one."""
     lab.add([A], [A])
     lab.restart()
@@ -80,7 +80,7 @@ def test_an_ended_segment_is_not_counted_again(lab: KafkaLab) -> None:
 
 
 @pytest.mark.parametrize("ending", ["restart", "crash"])
-def test_a_producer_is_known_when_its_batches_are_gone(lab: KafkaLab, ending: str) -> None:
+def test_a_producer_is_known_after_its_batches_are_deleted(lab: KafkaLab, ending: str) -> None:
     send(lab, 0)
     lab.run(lab.kafka.roll())
     lab.add([B])
@@ -93,9 +93,7 @@ def test_a_producer_is_known_when_its_batches_are_gone(lab: KafkaLab, ending: st
 
 
 @pytest.mark.parametrize("ending", ["restart", "crash"])
-def test_a_duplicate_in_a_log_without_batches_is_answered_at_once(
-    lab: KafkaLab, ending: str
-) -> None:
+def test_a_duplicate_in_an_empty_log_is_answered_at_once(lab: KafkaLab, ending: str) -> None:
     """Nothing is left that could become durable, because retention deleted it."""
     send(lab, 0)
     lab.run(lab.kafka.roll())
@@ -114,7 +112,7 @@ def test_batches_below_the_log_start_are_not_replayed(lab: KafkaLab, ending: str
     assert producers(lab) == {}
 
 
-def test_producers_are_forgotten_as_time_goes_on(lab: KafkaLab) -> None:
+def test_producers_expire_over_time(lab: KafkaLab) -> None:
     """Looked for every ten minutes; one with an open transaction stays."""
     send(lab, 0)
     lab.add([A], producer_id=8, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -124,7 +122,7 @@ def test_producers_are_forgotten_as_time_goes_on(lab: KafkaLab) -> None:
     assert producers(lab) == {8: 0}
 
 
-def test_an_undecided_batch_that_the_log_begins_in_is_not_stable(lab: KafkaLab) -> None:
+def test_a_transaction_that_includes_the_log_start_is_not_stable(lab: KafkaLab) -> None:
     """Its first offset is the last stable one, although it lies below the log's start."""
     lab.add([B])
     lab.add([A, B, A], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -135,7 +133,7 @@ def test_an_undecided_batch_that_the_log_begins_in_is_not_stable(lab: KafkaLab) 
 
 
 @pytest.mark.parametrize("ending", ["restart", "crash"])
-def test_a_transaction_index_that_was_taken_over_stays(lab: KafkaLab, ending: str) -> None:
+def test_an_imported_transaction_index_is_kept(lab: KafkaLab, ending: str) -> None:
     """Also that of the active segment, whose batches say less."""
     lab.add([A], [B])
     line = AbortedTransaction(7, 0, 1, 2)
@@ -150,7 +148,7 @@ def test_a_transaction_index_that_was_taken_over_stays(lab: KafkaLab, ending: st
 
 
 @pytest.mark.parametrize("ending", ["restart", "crash"])
-def test_an_empty_segment_tells_when_it_began(lab: KafkaLab, ending: str) -> None:
+def test_an_empty_segment_has_its_start_time(lab: KafkaLab, ending: str) -> None:
     lab.add([A])
     lab.run(lab.kafka.roll())
     began_ms = described(lab).segments[1].modified_ms
@@ -164,7 +162,7 @@ def test_an_empty_segment_tells_when_it_began(lab: KafkaLab, ending: str) -> Non
 
 
 @pytest.mark.parametrize("by_retention", [False, True])
-def test_nothing_gets_stable_while_the_log_begins_later(lab: KafkaLab, by_retention: bool) -> None:
+def test_advancing_the_log_start_makes_nothing_stable(lab: KafkaLab, by_retention: bool) -> None:
     """A transaction that began below the new start is open, with any reads in between."""
     lab.add([A], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     lab.run(lab.kafka.roll())
@@ -188,7 +186,7 @@ def test_nothing_gets_stable_while_the_log_begins_later(lab: KafkaLab, by_retent
     assert partition.last_stable_offset == 1
 
 
-def test_a_log_that_begins_there_already_is_not_read(
+def test_a_log_start_that_does_not_change_causes_no_read(
     lab: KafkaLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A start that lies lower, or is the same, changes nothing; each had been higher."""
@@ -202,18 +200,18 @@ def test_a_log_that_begins_there_already_is_not_read(
     assert [lab.run(lab.kafka.partition.set_log_start(each)) for each in (0, 1)] == [1, 1]
 
 
-def test_batches_before_a_rejected_one_can_be_read(lab: KafkaLab) -> None:
+def test_batches_before_a_rejected_one_are_readable(lab: KafkaLab) -> None:
     with pytest.raises(KafkaError):
         lab.add([A], [(None, b"keyless")])
     assert described(lab).high_watermark == 1
 
 
-def test_an_empty_segment_that_cannot_take_an_offset_ends(lab: KafkaLab) -> None:
+def test_an_empty_segment_rolls_if_an_offset_does_not_fit(lab: KafkaLab) -> None:
     lab.add([A], origin=Origin.REPLICATION, base_offset=2**31)
     assert [each.base_offset for each in described(lab).segments] == [0, 2**31]
 
 
-def test_an_empty_segment_that_is_rolled_is_as_young_as_that(lab: KafkaLab) -> None:
+def test_a_rolled_empty_segment_has_the_age_of_the_roll(lab: KafkaLab) -> None:
     """It ages by the clock, where its first record has no time."""
     lab.run(lab.kafka.partition.change_config({"segment.ms": "60000"}))
     lab.advance(100_000)
@@ -223,7 +221,7 @@ def test_an_empty_segment_that_is_rolled_is_as_young_as_that(lab: KafkaLab) -> N
     assert len(described(lab).segments) == 1
 
 
-def test_a_topic_stays_whatever_becomes_of_its_brokers_settings(lab: KafkaLab) -> None:
+def test_a_topic_stays_valid_when_broker_settings_change(lab: KafkaLab) -> None:
     """Kafka asks whether two settings go together when a topic is made or changed, and only then.
 
     A change is refused that leaves them so, and is made that mends them.

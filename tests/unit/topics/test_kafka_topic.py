@@ -42,7 +42,7 @@ def bases(lab: KafkaLab) -> list[int]:
     return [each.base_offset for each in lab.kafka.log.segments]
 
 
-def test_offsets_rise_by_one_and_are_read_from_anywhere(lab: KafkaLab) -> None:
+def test_offsets_increase_by_one_and_are_read_from_any_position(lab: KafkaLab) -> None:
     assert lab.add([A, B], [A], [B, A, B]) == [(0, 1), (2, 2), (3, 5)]
     assert [offset for offset, *_ in lab.records()] == [0, 1, 2, 3, 4, 5]
     assert [offset for offset, *_ in lab.records(4)] == [4, 5]
@@ -50,9 +50,7 @@ def test_offsets_rise_by_one_and_are_read_from_anywhere(lab: KafkaLab) -> None:
 
 
 @pytest.mark.parametrize("header_bytes", [0, 60, 62])
-def test_an_entry_that_is_split_elsewhere_than_its_batch_is_refused(
-    lab: KafkaLab, header_bytes: int
-) -> None:
+def test_an_entry_with_wrong_section_lengths_is_refused(lab: KafkaLab, header_bytes: int) -> None:
     """Its lengths would differ from the stored ones."""
     batch = lab.batch([A])
     fields = EntryFields(message_count=1, codec=Codec.KAFKA)
@@ -63,7 +61,7 @@ def test_an_entry_that_is_split_elsewhere_than_its_batch_is_refused(
     assert lab.records() == []
 
 
-def test_on_emulated_time_no_more_is_decompressed_than_may_be(
+def test_with_a_test_clock_decompression_stays_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Tests topics that set each record's time, with any other settings."""
@@ -89,7 +87,7 @@ def test_on_emulated_time_no_more_is_decompressed_than_may_be(
         EntryFields(message_count=1, codec=Codec.KAFKA, compression=Compression.ZSTD),
     ],
 )
-def test_an_entry_that_tells_of_another_batch_is_refused(
+def test_an_entry_whose_header_describes_another_batch_is_refused(
     lab: KafkaLab, fields: EntryFields
 ) -> None:
     """Readers could not decode it."""
@@ -109,7 +107,7 @@ def test_an_offset_outside_of_the_log_is_refused(lab: KafkaLab, offset: int) -> 
     assert refused.value.kind is KafkaErrorKind.OFFSET_OUT_OF_RANGE
 
 
-def test_a_segment_goes_on_over_ledgers_and_ends_when_kafkas_does(lab: KafkaLab) -> None:
+def test_a_segment_spans_ledgers_and_ends_as_in_kafka(lab: KafkaLab) -> None:
     """The lab's ledgers end after six entries."""
     for _ in range(8):
         lab.add([A])
@@ -123,7 +121,7 @@ def test_a_segment_goes_on_over_ledgers_and_ends_when_kafkas_does(lab: KafkaLab)
     assert [offset for offset, *_ in lab.records(6)] == [6, 7, 8, 9]
 
 
-def test_a_roll_of_an_empty_segment_is_none(lab: KafkaLab) -> None:
+def test_rolling_an_empty_segment_does_nothing(lab: KafkaLab) -> None:
     lab.add([A])
     lab.run(lab.kafka.roll())
     lab.run(lab.kafka.roll())
@@ -134,7 +132,7 @@ def test_a_roll_of_an_empty_segment_is_none(lab: KafkaLab) -> None:
 
 
 @pytest.mark.parametrize("ending", ["restart", "crash"])
-def test_acknowledged_batches_are_there_again(lab: KafkaLab, ending: str) -> None:
+def test_acknowledged_batches_survive_a_restart(lab: KafkaLab, ending: str) -> None:
     for at in range(10):
         lab.add([A, B])
         if at % 4 == 3:
@@ -146,7 +144,7 @@ def test_acknowledged_batches_are_there_again(lab: KafkaLab, ending: str) -> Non
     assert lab.add([A]) == [(20, 20)]
 
 
-def test_a_batch_that_is_sent_again_is_stored_once(lab: KafkaLab) -> None:
+def test_a_resent_batch_is_stored_once(lab: KafkaLab) -> None:
     first = lab.add([A, B], producer_id=7, producer_epoch=0, base_sequence=0)
     assert lab.add([A, B], producer_id=7, producer_epoch=0, base_sequence=0) == first
     lab.crash()
@@ -157,7 +155,7 @@ def test_a_batch_that_is_sent_again_is_stored_once(lab: KafkaLab) -> None:
     assert refused.value.kind is KafkaErrorKind.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_record_without_a_key_is_refused_with_all_of_its_batch(lab: KafkaLab) -> None:
+def test_a_batch_with_a_keyless_record_is_refused(lab: KafkaLab) -> None:
     with pytest.raises(KafkaError) as refused:
         lab.add([A, (None, b"1")])
     assert refused.value.kind is KafkaErrorKind.INVALID_RECORD
@@ -165,7 +163,7 @@ def test_a_record_without_a_key_is_refused_with_all_of_its_batch(lab: KafkaLab) 
 
 
 @pytest.mark.parametrize("is_reloaded", [False, True])
-def test_transactions_are_seen_when_they_are_decided(lab: KafkaLab, is_reloaded: bool) -> None:
+def test_transactions_are_visible_when_they_are_decided(lab: KafkaLab, is_reloaded: bool) -> None:
     def send(producer_id: int, sequence: int) -> None:
         lab.add(
             [A],
@@ -196,7 +194,7 @@ def test_transactions_are_seen_when_they_are_decided(lab: KafkaLab, is_reloaded:
         assert [offset for offset, *_ in lab.records(committed=True)] == [1, 2]
 
 
-def test_a_high_watermark_that_is_held_back_hides_what_lies_above(lab: KafkaLab) -> None:
+def test_a_held_high_watermark_hides_later_records(lab: KafkaLab) -> None:
     lab.add([A], [B])
     lab.kafka.partition.hold_high_watermark(1)
     assert [offset for offset, *_ in lab.records()] == [0]
@@ -204,7 +202,7 @@ def test_a_high_watermark_that_is_held_back_hides_what_lies_above(lab: KafkaLab)
     assert [offset for offset, *_ in lab.records()] == [0, 1]
 
 
-def test_a_follower_takes_offsets_as_they_are(lab: KafkaLab) -> None:
+def test_a_follower_keeps_given_offsets(lab: KafkaLab) -> None:
     lab.add([A], base_offset=40, origin=Origin.REPLICATION)
     lab.add([B], base_offset=90, origin=Origin.REPLICATION)
     lab.crash()
@@ -212,7 +210,7 @@ def test_a_follower_takes_offsets_as_they_are(lab: KafkaLab) -> None:
     assert lab.add([B]) == [(91, 91)]
 
 
-def test_the_log_starts_where_records_were_deleted(lab: KafkaLab) -> None:
+def test_the_log_starts_after_deleted_records(lab: KafkaLab) -> None:
     lab.add([A], [B], [A])
     assert lab.run(lab.kafka.partition.set_log_start(2)) == 2
     lab.crash()
@@ -221,7 +219,7 @@ def test_the_log_starts_where_records_were_deleted(lab: KafkaLab) -> None:
         lab.records(1)
 
 
-def test_neither_kind_is_taken_for_the_other(lab: KafkaLab) -> None:
+def test_pulsar_and_kafka_topics_are_not_interchangeable(lab: KafkaLab) -> None:
     with pytest.raises(NotAllowed, match="is a Kafka topic"):
         lab.run(lab.broker.topic(TOPIC))
     lab.run(lab.broker.create_topic(TOPIC + "2"))
@@ -229,7 +227,7 @@ def test_neither_kind_is_taken_for_the_other(lab: KafkaLab) -> None:
         lab.run(lab.broker.kafka_topic(TOPIC + "2"))
 
 
-def test_a_topic_that_is_not_there_is_not_made_by_its_use(lab: KafkaLab) -> None:
+def test_using_a_missing_topic_does_not_create_it(lab: KafkaLab) -> None:
     """It would be one of Pulsar's."""
     with pytest.raises(TopicNotFound):
         lab.run(lab.broker.kafka_topic(TOPIC + "2"))
@@ -244,14 +242,14 @@ def test_an_empty_log_that_begins_late_has_no_last_offset(lab: KafkaLab) -> None
     assert lab.kafka.last_offset == -1
 
 
-def test_a_time_is_found_by_record(lab: KafkaLab) -> None:
+def test_a_time_is_found_within_a_batch(lab: KafkaLab) -> None:
     lab.add([A, B], [A])
     times = [each.facts.max_timestamp_ms for each in lab.kafka.log.segments]
     start = StartPosition(publish_time_ms=times[-1])
     assert lab.run(lab.kafka.resolve_start(start, read_committed=False)) == 2
 
 
-def test_a_deleted_topic_leaves_nothing(lab: KafkaLab) -> None:
+def test_a_deleted_topic_leaves_no_state(lab: KafkaLab) -> None:
     lab.add([A])
     lab.run(lab.broker.delete_topic(TOPIC, force=True))
     assert lab.metadata.ledgers() == []
@@ -260,7 +258,7 @@ def test_a_deleted_topic_leaves_nothing(lab: KafkaLab) -> None:
 
 
 @pytest.mark.parametrize(("jitter_ms", "expected"), [("0", [0]), ("1000", [0, 1])])
-def test_chance_takes_from_a_segments_age(
+def test_random_jitter_shortens_a_segments_age(
     monkeypatch: pytest.MonkeyPatch, jitter_ms: str, expected: list[int]
 ) -> None:
     monkeypatch.setattr(partition, "getrandbits", lambda _: 900)
@@ -287,7 +285,7 @@ def test_batches_are_shown_in_pages(lab: KafkaLab, monkeypatch: pytest.MonkeyPat
     assert pages == [[0, 1, 2], [4]]
 
 
-def test_others_have_their_turn_between_the_batches_of_one_append(lab: KafkaLab) -> None:
+def test_an_append_yields_between_its_batches(lab: KafkaLab) -> None:
     topic, batch = lab.kafka, lab.batch([(b"a", b"1")])
 
     async def both() -> list[list[int]]:
@@ -312,7 +310,7 @@ def test_a_name_that_kafka_refuses_is_refused(lab: KafkaLab, name: str) -> None:
     lab.run(lab.broker.create_topic(full))
 
 
-def test_an_id_of_another_ledger_is_no_place_to_read_from(lab: KafkaLab) -> None:
+def test_an_id_of_another_ledger_is_no_start_position(lab: KafkaLab) -> None:
     """A Pulsar message's id, say: no test had sent one with ledger 1."""
     lab.add([A, B])
     for ledger_id in (1, 2):
@@ -328,7 +326,7 @@ def begin(lab: KafkaLab, base_offset: int) -> int:
     return begun.base_offset
 
 
-def test_a_segment_does_not_begin_before_the_end(lab: KafkaLab) -> None:
+def test_a_segment_does_not_begin_below_the_log_end(lab: KafkaLab) -> None:
     """Offsets would be given twice."""
     lab.add([A, B, A])
     with pytest.raises(KafkaError, match="cannot begin at 2: the log's end is 3") as refused:

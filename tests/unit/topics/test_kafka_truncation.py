@@ -72,7 +72,7 @@ def three_segments(lab: KafkaLab) -> None:
 
 @pytest.mark.parametrize("offset", range(7))
 @pytest.mark.parametrize("ending", ["nothing", "restart", "crash"])
-def test_the_log_ends_where_it_was_cut(lab: KafkaLab, offset: int, ending: str) -> None:
+def test_the_log_ends_at_the_truncation_offset(lab: KafkaLab, offset: int, ending: str) -> None:
     """The segment that holds the offset is the active one; its offsets are assigned again."""
     three_segments(lab)
     assert truncate(lab, offset).log_end_offset == offset
@@ -90,7 +90,9 @@ def test_the_log_ends_where_it_was_cut(lab: KafkaLab, offset: int, ending: str) 
 
 
 @pytest.mark.parametrize("offset", [1, 2])
-def test_a_batch_goes_whole_and_the_log_ends_there_all_the_same(lab: KafkaLab, offset: int) -> None:
+def test_a_batch_across_the_offset_is_removed_and_the_log_ends_there(
+    lab: KafkaLab, offset: int
+) -> None:
     lab.add([A, B, C])
     truncate(lab, offset)
     assert offsets(lab) == []
@@ -102,7 +104,7 @@ def test_a_batch_goes_whole_and_the_log_ends_there_all_the_same(lab: KafkaLab, o
 
 
 @pytest.mark.parametrize("ending", ["nothing", "restart", "crash"])
-def test_a_segment_that_ended_with_nothing_in_it_stays(lab: KafkaLab, ending: str) -> None:
+def test_an_empty_closed_segment_is_kept(lab: KafkaLab, ending: str) -> None:
     """A roll ends it if the log's end is beyond the last batch."""
     lab.add([A])
     roll(lab)
@@ -119,7 +121,7 @@ def test_a_segment_that_ended_with_nothing_in_it_stays(lab: KafkaLab, ending: st
     assert (bases(lab), offsets(lab)) == ([0, 1, 3], [0, 3])
 
 
-def test_behind_the_end_nothing_changes(lab: KafkaLab) -> None:
+def test_truncating_beyond_the_end_changes_nothing(lab: KafkaLab) -> None:
     lab.add([A])
     topic = lab.kafka
     assert truncate(lab, 1) == truncate(lab, 9) == Truncated(1, 0, None)
@@ -131,13 +133,13 @@ def test_a_negative_offset_is_refused(lab: KafkaLab) -> None:
         truncate(lab, -1)
 
 
-def test_other_topics_are_refused(lab: KafkaLab) -> None:
+def test_truncation_of_other_topics_is_refused(lab: KafkaLab) -> None:
     lab.run(lab.broker.create_topic("persistent://public/default/pulsar"))
     with pytest.raises(NotAllowed):
         lab.run(truncate_log(lab.broker, "persistent://public/default/pulsar", 0))
 
 
-def test_below_the_first_segment_the_log_starts_over(lab: KafkaLab) -> None:
+def test_truncating_below_the_first_segment_restarts_the_log(lab: KafkaLab) -> None:
     three_segments(lab)
     lab.run(lab.kafka.log.drop_first(lambda: 1, lambda record, batch: None))
     lab.run(lab.kafka.partition.set_log_start(3))
@@ -148,14 +150,14 @@ def test_below_the_first_segment_the_log_starts_over(lab: KafkaLab) -> None:
     assert (bases(lab), offsets(lab), described(lab).log_start_offset) == ([1], [1], 1)
 
 
-def test_the_logs_start_is_no_higher_than_its_end(lab: KafkaLab) -> None:
+def test_truncation_lowers_the_log_start_to_the_end(lab: KafkaLab) -> None:
     three_segments(lab)
     lab.run(lab.kafka.partition.set_log_start(5))
     assert truncate(lab, 3).log_start_offset == 3
     assert offsets(lab) == []
 
 
-def test_a_cleaned_segment_can_be_the_active_one(lab: KafkaLab) -> None:
+def test_a_cleaned_segment_can_become_active(lab: KafkaLab) -> None:
     """The remains of a cleaning stay, and appends continue in it."""
     lab.add([A], [B], [A], [B])
     roll(lab)
@@ -172,7 +174,7 @@ def test_a_cleaned_segment_can_be_the_active_one(lab: KafkaLab) -> None:
     assert offsets(lab) == [2, 3]
 
 
-def test_a_ledger_that_was_cut_has_no_limits_of_its_own(lab: KafkaLab) -> None:
+def test_a_truncated_ledger_keeps_its_limits(lab: KafkaLab) -> None:
     """The lab's ledgers take six entries, and its files 600 bytes."""
     lab.add(*[[A]] * 20)
     truncate(lab, 17)
@@ -185,7 +187,7 @@ def test_a_ledger_that_was_cut_has_no_limits_of_its_own(lab: KafkaLab) -> None:
 # Removed
 
 
-def test_the_checkpoint_is_no_higher_than_the_active_segment(lab: KafkaLab) -> None:
+def test_the_checkpoint_is_not_above_the_active_segment(lab: KafkaLab) -> None:
     """T88: of a compacted log, and only where another segment is the active one then."""
     three_segments(lab)
     lab.run(lab.kafka.partition.set_checkpoint(4))
@@ -195,14 +197,14 @@ def test_the_checkpoint_is_no_higher_than_the_active_segment(lab: KafkaLab) -> N
     assert truncate(lab, 1).checkpoint == 0
 
 
-def test_the_checkpoint_of_another_policy_stays(lab: KafkaLab) -> None:
+def test_the_checkpoint_of_a_log_that_is_not_compacted_is_kept(lab: KafkaLab) -> None:
     three_segments(lab)
     lab.run(lab.kafka.partition.set_checkpoint(4))
     lab.run(lab.kafka.partition.change_config({"cleanup.policy": "delete"}))
     assert truncate(lab, 1).checkpoint == 4
 
 
-def test_producers_are_those_of_what_is_left(lab: KafkaLab) -> None:
+def test_producers_are_those_of_the_remaining_batches(lab: KafkaLab) -> None:
     """A sequence that was truncated is sent again; one that is left is known."""
     for sequence in range(3):
         lab.add([A], producer_id=7, producer_epoch=0, base_sequence=sequence)
@@ -220,7 +222,7 @@ def test_producers_are_those_of_what_is_left(lab: KafkaLab) -> None:
 
 
 @pytest.mark.parametrize("ending", ["nothing", "crash"])
-def test_a_segments_snapshot_tells_of_what_a_cleaning_took(lab: KafkaLab, ending: str) -> None:
+def test_a_segment_snapshot_restores_what_a_cleaning_removed(lab: KafkaLab, ending: str) -> None:
     """A cleaning removes batches that are not their producer's last ones."""
     lab.run(lab.kafka.partition.change_config({"internal.segment.bytes": "200"}))
     batch: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
@@ -237,7 +239,7 @@ def test_a_segments_snapshot_tells_of_what_a_cleaning_took(lab: KafkaLab, ending
     assert [each.last_sequence for each in described(lab).producers] == [0]
 
 
-def test_the_snapshot_of_a_load_goes_with_the_segment_that_began_there(lab: KafkaLab) -> None:
+def test_the_snapshot_of_a_load_is_removed_with_its_segment(lab: KafkaLab) -> None:
     """A truncation within that segment replays the rest, as Kafka does."""
     lab.add([A], producer_id=7, producer_epoch=0, base_sequence=0)
     lab.crash()
@@ -251,7 +253,7 @@ def test_the_snapshot_of_a_load_goes_with_the_segment_that_began_there(lab: Kafk
     assert [each.last_sequence for each in described(lab).producers] == [0]
 
 
-def test_a_transaction_whose_marker_is_gone_is_open_again(lab: KafkaLab) -> None:
+def test_a_transaction_without_its_marker_is_open_again(lab: KafkaLab) -> None:
     batch: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
     lab.add([A], base_sequence=0, **batch)
     lab.run(lab.kafka.end_transaction(7, 0, commit=False, timestamp_ms=5))
@@ -289,7 +291,7 @@ def test_an_aborted_transaction_before_the_cut_is_listed_once(lab: KafkaLab) -> 
     assert len(lab.kafka.log.segments.active.aborted) == 1
 
 
-def test_a_high_watermark_that_is_held_stays_held(lab: KafkaLab) -> None:
+def test_a_held_high_watermark_is_kept(lab: KafkaLab) -> None:
     lab.add([A], [B], [C])
     lab.kafka.partition.hold_high_watermark(1)
     truncate(lab, 2)
@@ -363,7 +365,7 @@ def worker(lab: KafkaLab) -> HeldWorker:
     return worker
 
 
-def test_a_round_is_aborted_by_a_truncation_below_the_active_segment(
+def test_a_truncation_below_the_active_segment_aborts_a_cleaning(
     lab: KafkaLab, worker: HeldWorker
 ) -> None:
     three_segments(lab)
@@ -379,7 +381,7 @@ def test_a_round_is_aborted_by_a_truncation_below_the_active_segment(
     assert (bases(lab), offsets(lab)) == ([0, 2], [0, 1, 2])
 
 
-def test_a_round_is_waited_for_by_a_truncation_of_the_active_segment(
+def test_a_truncation_of_the_active_segment_waits_for_a_cleaning(
     lab: KafkaLab, worker: HeldWorker
 ) -> None:
     three_segments(lab)
@@ -400,14 +402,14 @@ def test_a_round_is_waited_for_by_a_truncation_of_the_active_segment(
     assert offsets(lab) == [0, 1, 2, 3, 4]
 
 
-def test_a_pause_of_somebody_else_stays(lab: KafkaLab) -> None:
+def test_a_pause_set_by_another_request_is_kept(lab: KafkaLab) -> None:
     three_segments(lab)
     lab.run(lab.broker.cleaner.abort_and_pause(TOPIC))
     truncate(lab, 1)
     assert lab.broker.cleaner.states.of(TOPIC) == Paused(1)
 
 
-def test_a_disk_that_failed_is_told_and_nothing_goes(lab: KafkaLab) -> None:
+def test_a_failed_disk_is_reported_and_nothing_is_removed(lab: KafkaLab) -> None:
     lab.add([A], [B])
     lab.files.fail_at(1)
 

@@ -30,7 +30,7 @@ from tests.model.log_model import Message
 from tests.support.inline_executor import InlineExecutor
 
 
-def test_the_last_number_of_a_producer() -> None:
+def test_the_last_producer_number() -> None:
     """A producer gets it; another name is refused, a known one is not."""
     metadata = MetadataStore(MemoryKeyValue())
     record = TopicRecord(name="t", last_producer_number=PRODUCERS_MAX - 1)
@@ -75,7 +75,7 @@ def test_a_run_of_too_many_segments_fails_with_advice(monkeypatch: pytest.Monkey
         lab.stop()
 
 
-def test_coverage_of_many_ledgers_takes_no_time() -> None:
+def test_coverage_of_many_ledgers_is_computed_quickly() -> None:
     """A billion messages, an entry each, are 20,000 ledgers: each is looked at once."""
     ledgers = [
         LedgerRecord(

@@ -19,7 +19,7 @@ def lab() -> Iterator[BrokerLab]:
     lab.stop()
 
 
-def test_what_was_made_is_there_after_a_crash(lab: BrokerLab) -> None:
+def test_created_tenants_and_namespaces_survive_a_crash(lab: BrokerLab) -> None:
     lab.run(lab.broker.namespaces.put_tenant("acme", ["root"]))
     assert lab.run(lab.broker.namespaces.create("acme/ns"))
     lab.crash()
@@ -37,7 +37,7 @@ def test_what_was_made_is_there_after_a_crash(lab: BrokerLab) -> None:
     assert lab.broker.namespaces.tenants() == ["public"]
 
 
-def test_a_namespace_goes_with_its_policies(lab: BrokerLab) -> None:
+def test_a_deleted_namespace_loses_its_policies(lab: BrokerLab) -> None:
     namespaces, policies = lab.broker.namespaces, lab.broker.policies
     lab.run(policies.update_namespace("acme/ns", Policies(message_ttl_ms=5), ()))
     assert namespaces.exists("acme/ns")
@@ -47,7 +47,7 @@ def test_a_namespace_goes_with_its_policies(lab: BrokerLab) -> None:
     assert not namespaces.exists("acme/ns")
 
 
-def test_what_is_in_use_stays(lab: BrokerLab) -> None:
+def test_tenants_and_namespaces_in_use_are_kept(lab: BrokerLab) -> None:
     namespaces = lab.broker.namespaces
     lab.run(lab.broker.create_partitioned_topic("persistent://acme/ns/p", 1))
     assert not lab.run(namespaces.delete("acme/ns"))
@@ -66,7 +66,7 @@ def test_names_are_checked(lab: BrokerLab, name: str) -> None:
         lab.run(lab.broker.namespaces.create(f"public/{name}"))
 
 
-def test_of_two_that_create_one_is_told_that_it_exists(lab: BrokerLab) -> None:
+def test_a_concurrent_second_creation_is_refused(lab: BrokerLab) -> None:
     async def both() -> list[BaseException | None]:
         creations = (lab.broker.create_topic(TOPIC) for _ in range(2))
         return await asyncio.gather(*creations, return_exceptions=True)

@@ -80,7 +80,7 @@ def test_nothing_is_stored(lab: BrokerLab) -> None:
     assert (topic.messages_in, topic.entries_in) == (1, 1)
 
 
-def test_no_entry_is_a_duplicate_and_a_bad_one_is_refused(lab: BrokerLab) -> None:
+def test_duplicates_are_not_detected_and_invalid_entries_are_refused(lab: BrokerLab) -> None:
     producer = producer_of(lab, topic_of(lab))
     entry = memoryview(lab.entry([Message(b"k", b"v")], is_batch=False))
     producer.append_all([entry, entry])
@@ -113,7 +113,7 @@ def test_access_modes(lab: BrokerLab) -> None:
     assert waiting.result().topic_epoch == 1
 
 
-def test_a_reader_gets_what_is_published_from_now_on(lab: BrokerLab) -> None:
+def test_a_reader_gets_only_new_messages(lab: BrokerLab) -> None:
     topic = topic_of(lab)
     producer = producer_of(lab, topic)
     producer.append_all([memoryview(lab.entry([Message(b"k", b"1")], is_batch=False))])
@@ -194,7 +194,7 @@ def test_a_topic_ends_when_it_is_unloaded_or_deleted_or_unused(lab: BrokerLab) -
     assert lab.broker.non_persistent.listed() == []
 
 
-def test_whatever_needs_stored_messages_is_refused(lab: BrokerLab) -> None:
+def test_operations_on_stored_messages_are_refused(lab: BrokerLab) -> None:
     topic_of(lab)
     with pytest.raises(NotAllowed):
         lab.run(lab.broker.topic(NAME))
@@ -241,7 +241,7 @@ def test_partitions(lab: BrokerLab) -> None:
     assert (broker.partitions.count(name), broker.non_persistent.listed()) == (0, [])
 
 
-def test_a_topic_and_a_partitioned_one_exclude_each_other(lab: BrokerLab) -> None:
+def test_a_topic_and_a_partitioned_topic_exclude_each_other(lab: BrokerLab) -> None:
     topic_of(lab)
     with pytest.raises(TopicExists):
         lab.run(lab.broker.create_partitioned_topic(NAME, 2))
@@ -252,7 +252,7 @@ def test_a_topic_and_a_partitioned_one_exclude_each_other(lab: BrokerLab) -> Non
     lab.run(lab.broker.create_partitioned_topic("persistent://public/default/t", 2))
 
 
-def test_a_namespace_exists_while_it_has_one(lab: BrokerLab) -> None:
+def test_a_namespace_exists_while_it_has_a_topic(lab: BrokerLab) -> None:
     broker, name = lab.broker, "non-persistent://public/other/t"
     topic_of(lab, name)
     assert broker.namespaces.names() == ["public/default", "public/other"]
@@ -264,7 +264,7 @@ def test_a_namespace_exists_while_it_has_one(lab: BrokerLab) -> None:
 
 
 @pytest.mark.parametrize("is_used_again", [False, True])
-def test_the_schema_of_an_unused_topic_ends_with_it(lab: BrokerLab, is_used_again: bool) -> None:
+def test_the_schema_of_an_unused_topic_is_deleted(lab: BrokerLab, is_used_again: bool) -> None:
     """Unless the topic begins again before the schema is deleted."""
     schemas, definition = lab.broker.schemas, SchemaDefinition(type="SCHEMA_TYPE_STRING")
     topic_of(lab)
@@ -303,7 +303,7 @@ def test_the_schema_of_unused_partitions_is_that_of_the_partitioned_topic(lab: B
     assert not schemas.has_versions(loose)
 
 
-def test_a_schema_that_cannot_be_deleted_ends_no_housekeeping(lab: BrokerLab) -> None:
+def test_a_failed_schema_deletion_does_not_stop_housekeeping(lab: BrokerLab) -> None:
     topic_of(lab)
     lab.run(lab.broker.schemas.for_producer(NAME, SchemaDefinition(type="SCHEMA_TYPE_STRING")))
 
@@ -325,7 +325,7 @@ def test_partitions_exist_before_they_are_used(lab: BrokerLab) -> None:
     assert not any(map(lab.broker.exists, names))
 
 
-def test_it_has_a_schema(lab: BrokerLab) -> None:
+def test_a_topic_has_a_schema(lab: BrokerLab) -> None:
     topic_of(lab)
     schemas, definition = lab.broker.schemas, SchemaDefinition(type="SCHEMA_TYPE_STRING")
     assert lab.run(schemas.for_producer(NAME, definition)) == 0
@@ -335,7 +335,7 @@ def test_it_has_a_schema(lab: BrokerLab) -> None:
         lab.run(schemas.for_producer(NAME, definition))
 
 
-def test_none_begins_while_the_broker_stops(lab: BrokerLab) -> None:
+def test_no_topic_is_created_while_the_broker_stops(lab: BrokerLab) -> None:
     topic = topic_of(lab)
     _, consumer = topic.attach("s", SHARED)
 

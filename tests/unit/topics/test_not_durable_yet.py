@@ -35,7 +35,7 @@ def held_lab() -> tuple[BrokerLab, HeldExecutor]:
     return lab, held
 
 
-def test_an_unload_after_a_failure_waits_for_the_thread_that_still_writes() -> None:
+def test_an_unload_after_a_failure_waits_for_the_writing_thread() -> None:
     """It would write the record of a ledger that was closed, or deleted, by then."""
     lab = BrokerLab()
     lab.publish([([Message(b"a", b"1")], False)])
@@ -71,7 +71,7 @@ def test_an_unload_after_a_failure_waits_for_the_thread_that_still_writes() -> N
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_who_finds_a_subscription_that_is_being_created_waits_for_it(fails: bool) -> None:
+def test_a_second_caller_waits_for_a_subscription_being_created(fails: bool) -> None:
     """Both callers get the same result."""
     lab, held = held_lab()
 
@@ -99,7 +99,7 @@ def test_who_finds_a_subscription_that_is_being_created_waits_for_it(fails: bool
     lab.stop()
 
 
-def test_a_cursor_that_is_being_created_lets_nothing_go() -> None:
+def test_a_cursor_being_created_protects_its_entries() -> None:
     """Raw data without a cursor stay, and after a crash there may be none."""
     lab, held = held_lab()
 
@@ -124,7 +124,7 @@ def test_a_cursor_that_is_being_created_lets_nothing_go() -> None:
     lab.stop()
 
 
-def test_a_skip_before_a_cursor_is_on_the_disk_lets_nothing_go() -> None:
+def test_a_skip_before_the_cursor_is_durable_protects_entries() -> None:
     """After a crash the cursor is where it was created: the entries after it must exist.
 
     No test moved a subscription whose first record was still being written; the simulator did.
@@ -155,7 +155,7 @@ def test_a_skip_before_a_cursor_is_on_the_disk_lets_nothing_go() -> None:
     lab.stop()
 
 
-def test_the_end_of_a_run_is_told_though_the_disk_does_not_take_it() -> None:
+def test_a_run_ends_though_its_record_is_not_durable() -> None:
     """And written with the next record that it takes."""
     lab = BrokerLab()
     lab.publish([([Message(b"a", b"1")], False)])
@@ -178,7 +178,7 @@ def test_the_end_of_a_run_is_told_though_the_disk_does_not_take_it() -> None:
     lab.stop()
 
 
-def test_a_search_by_time_passes_over_a_ledger_that_is_trimmed_meanwhile() -> None:
+def test_a_search_by_time_skips_a_ledger_trimmed_meanwhile() -> None:
     lab, held = held_lab()
     lab.files.is_cold = True
 
@@ -196,7 +196,7 @@ def test_a_search_by_time_passes_over_a_ledger_that_is_trimmed_meanwhile() -> No
     lab.stop()
 
 
-def test_a_subscription_that_the_disk_does_not_delete_is_there_as_before() -> None:
+def test_a_subscription_survives_its_failed_deletion() -> None:
     """Its consumers may reconnect."""
     lab = BrokerLab()
     topic = lab.topic

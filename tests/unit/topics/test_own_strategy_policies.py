@@ -45,7 +45,9 @@ def lab() -> Iterator[BrokerLab]:
     lab.stop()
 
 
-def test_other_policies_are_set_meanwhile(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_policies_can_be_set_during_a_check(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Tests policies of the same topic, of its namespace, and of all levels with checks in
     progress.
     """
@@ -107,7 +109,7 @@ def test_rejected_settings_are_not_set(
     lab.run(main())
 
 
-def test_the_compactor_is_not_asked_about_what_cannot_be(
+def test_invalid_names_are_refused_without_asking_the_compactor(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor about one of Ledgerfold's strategies."""

@@ -97,7 +97,7 @@ def test_adm_07_and_09_a_trigger_compacts_every_partition() -> None:
     run(test)
 
 
-def test_a_partition_that_refuses_does_not_keep_the_others() -> None:
+def test_a_refusing_partition_does_not_stop_the_others() -> None:
     """The answer is the refusal (HTTP 409 in Pulsar), and the others run."""
 
     async def test(lab: PartitionsLab, compaction: PartitionedCompaction) -> None:
@@ -112,7 +112,7 @@ def test_a_partition_that_refuses_does_not_keep_the_others() -> None:
     run(test)
 
 
-def test_nothing_new_in_any_partition_is_no_run() -> None:
+def test_no_new_entries_in_any_partition_means_no_run() -> None:
     async def test(lab: PartitionsLab, compaction: PartitionedCompaction) -> None:
         await compaction.trigger(T)
         await lab.finish_all(3)
@@ -124,7 +124,7 @@ def test_nothing_new_in_any_partition_is_no_run() -> None:
     run(test)
 
 
-def test_only_a_trigger_asks_for_topics_that_can_be_written() -> None:
+def test_only_a_trigger_needs_writable_topics() -> None:
     """A topic whose log has failed is loaded again for a trigger, and not for its status. Checks
     the requests that the broker received.
     """
@@ -141,7 +141,7 @@ def test_only_a_trigger_asks_for_topics_that_can_be_written() -> None:
     run(test)
 
 
-def test_a_partition_that_is_gone_is_not_found() -> None:
+def test_a_missing_partition_is_not_found() -> None:
     async def test(lab: PartitionsLab, compaction: PartitionedCompaction) -> None:
         del lab.lab.topics[lab.topics[1].name]
         with pytest.raises(TopicNotFound, match=partition_name(T, 1)):
@@ -164,7 +164,7 @@ def test_cancelling_ends_every_run_before_another_starts() -> None:
     run(test)
 
 
-def test_watching_tells_of_every_partition_until_the_last_has_ended() -> None:
+def test_a_watch_covers_every_partition_until_the_last_has_ended() -> None:
     async def test(lab: PartitionsLab, compaction: PartitionedCompaction) -> None:
         await compaction.trigger(T)
 
@@ -183,7 +183,7 @@ def test_watching_tells_of_every_partition_until_the_last_has_ended() -> None:
     run(test)
 
 
-def test_a_topic_without_partitions_is_asked_itself() -> None:
+def test_a_topic_without_partitions_answers_itself() -> None:
     async def test(lab: PartitionsLab, compaction: PartitionedCompaction) -> None:
         plain = lab.lab.topic("plain")
         assert await compaction.trigger(plain.name) == 1
@@ -197,7 +197,7 @@ def test_a_topic_without_partitions_is_asked_itself() -> None:
     run(test)
 
 
-def test_a_threshold_on_the_topic_is_every_partitions() -> None:
+def test_a_threshold_of_the_topic_applies_to_every_partition() -> None:
     """Each partition's backlog is compared separately; a partition's record does not count."""
 
     async def test(lab: PartitionsLab, compaction: PartitionedCompaction) -> None:
@@ -222,7 +222,7 @@ def test_a_threshold_on_the_topic_is_every_partitions() -> None:
         ([ERROR, SUCCESS, RUNNING], RUNNING),
     ],
 )
-def test_the_status_of_the_partitions_together(
+def test_the_combined_status_of_the_partitions(
     found: list[CompactionStatus], expected: CompactionStatus
 ) -> None:
     """Running before failed before successful before never."""
@@ -230,7 +230,7 @@ def test_the_status_of_the_partitions_together(
     assert whole.status == expected
 
 
-def test_together_they_tell_the_first_error_and_the_furthest_progress() -> None:
+def test_the_combined_status_has_the_first_error_and_the_furthest_progress() -> None:
     failed = GetCompactionStatusResponse(status=ERROR, last_error="no space")
     failed.run.topic = "t-partition-1"
     fine = GetCompactionStatusResponse(status=SUCCESS)

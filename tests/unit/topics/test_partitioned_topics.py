@@ -103,7 +103,7 @@ CHANGES: list[Callable[[Partitions], Awaitable[None]]] = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_has_ended_when_it_is_durable(
+def test_a_change_completes_when_it_is_durable(
     lab: Lab, change: Callable[[Partitions], Awaitable[None]]
 ) -> None:
     """Other tests had an executor that is never late."""
@@ -124,7 +124,7 @@ def test_a_change_has_ended_when_it_is_durable(
     asyncio.run(both())
 
 
-def test_nothing_of_it_is_there_when_the_write_fails(lab: Lab) -> None:
+def test_a_failed_write_creates_nothing(lab: Lab) -> None:
     lab.disk.is_broken = True
     with pytest.raises(DiskFailure):
         asyncio.run(lab.partitions.create(T, 2))
@@ -132,14 +132,14 @@ def test_nothing_of_it_is_there_when_the_write_fails(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("taken", [T, P0, partition_name(T, 9)])
-def test_a_topic_or_partition_of_the_name_stands_in_the_way(lab: Lab, taken: str) -> None:
+def test_an_existing_topic_or_partition_blocks_the_creation(lab: Lab, taken: str) -> None:
     """A client's use may have created a partition."""
     lab.add_topic(taken)
     with pytest.raises(TopicExists):
         asyncio.run(lab.partitions.create(T, 2))
 
 
-def test_it_exists_once(lab: Lab) -> None:
+def test_a_partitioned_topic_is_created_once(lab: Lab) -> None:
     asyncio.run(lab.partitions.create(T, 2))
     with pytest.raises(TopicExists):
         asyncio.run(lab.partitions.create(T, 2))
@@ -148,18 +148,18 @@ def test_it_exists_once(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("count", [0, -1, PARTITIONS_MAX + 1])
-def test_there_is_at_least_one_partition_and_not_too_many(lab: Lab, count: int) -> None:
+def test_the_number_of_partitions_has_bounds(lab: Lab, count: int) -> None:
     with pytest.raises(InvalidRequest, match=f"1 to {PARTITIONS_MAX}"):
         asyncio.run(lab.partitions.create(T, count))
 
 
 @pytest.mark.parametrize("name", [P0, f"{T}-partition-x"])
-def test_its_name_does_not_look_like_a_partition(lab: Lab, name: str) -> None:
+def test_a_name_like_a_partitions_is_refused(lab: Lab, name: str) -> None:
     with pytest.raises(InvalidRequest, match="-partition-"):
         asyncio.run(lab.partitions.create(name, 2))
 
 
-def test_a_partition_is_not_created_by_hand(lab: Lab) -> None:
+def test_a_partition_cannot_be_created_directly(lab: Lab) -> None:
     """Neither without a partitioned topic nor beyond its number; other suffixes are just names."""
     with pytest.raises(NotAllowed, match="is not partitioned"):
         lab.partitions.check_creatable(P1)
@@ -183,7 +183,7 @@ def test_topics_that_are_created_by_use(lab: Lab) -> None:
         lab.partitions.check_usable(P1)
 
 
-def test_it_only_grows(lab: Lab) -> None:
+def test_the_number_of_partitions_only_increases(lab: Lab) -> None:
     asyncio.run(lab.partitions.create(T, 2))
     with pytest.raises(InvalidRequest, match="cannot be reduced to 1"):
         asyncio.run(lab.partitions.grow(T, 1))
@@ -193,7 +193,7 @@ def test_it_only_grows(lab: Lab) -> None:
     assert (lab.disk.writes, lab.topics()) == (1, [P0, P1, P2])
 
 
-def test_only_a_partitioned_topic_grows(lab: Lab) -> None:
+def test_only_a_partitioned_topic_can_grow(lab: Lab) -> None:
     lab.add_topic(T)
     with pytest.raises(NotAllowed, match="is not partitioned"):
         asyncio.run(lab.partitions.grow(T, 3))
@@ -201,7 +201,7 @@ def test_only_a_partitioned_topic_grows(lab: Lab) -> None:
         asyncio.run(lab.partitions.grow(T + "x", 3))
 
 
-def test_new_partitions_get_the_subscriptions_of_the_first_from_the_beginning(lab: Lab) -> None:
+def test_new_partitions_get_the_subscriptions_of_the_first(lab: Lab) -> None:
     """A consumer that discovers them later misses nothing. A lost partition is created again."""
     asyncio.run(lab.partitions.create(T, 2))
     lab.delete_topic(P1)
@@ -219,7 +219,7 @@ def test_new_partitions_get_the_subscriptions_of_the_first_from_the_beginning(la
         assert found.mark_delete == Position(ledger_id=-1, entry_id=-1)
 
 
-def test_policies_are_the_partitioned_topics(lab: Lab) -> None:
+def test_policies_belong_to_the_partitioned_topic(lab: Lab) -> None:
     """A partition's record does not count; a partition without a partitioned topic is a plain
     topic.
     """
@@ -249,7 +249,7 @@ def test_policies_are_the_partitioned_topics(lab: Lab) -> None:
         ("t-partition-1x", -1),
     ],
 )
-def test_a_partitions_name_tells_its_index(name: str, index: int) -> None:
+def test_a_partitions_name_contains_its_index(name: str, index: int) -> None:
     """As Pulsar's TopicName.getPartitionIndex does."""
     assert partition_index(name) == index
     partition = parse_partition(name)

@@ -33,7 +33,7 @@ def granted(lab: BrokerLab, topic: str = "") -> dict[str, list[int]]:
     return {each.role: list(each.actions) for each in found}
 
 
-def test_grants_outlive_a_restart_and_need_a_feature(lab: BrokerLab) -> None:
+def test_grants_survive_a_restart_and_need_a_feature(lab: BrokerLab) -> None:
     store = lab.broker.metadata.store()
     assert store is None or GRANTS not in store.features
     grant(lab, "a", CONSUME, PRODUCE, PRODUCE)
@@ -61,7 +61,7 @@ def test_a_grant_replaces_and_a_revocation_removes(lab: BrokerLab) -> None:
     assert told == [NAMESPACE, NAMESPACE]
 
 
-def test_what_is_open_is_checked_again_only_if_something_was_removed(lab: BrokerLab) -> None:
+def test_open_streams_are_checked_only_after_a_removal(lab: BrokerLab) -> None:
     """A check looks at everything that is open: adding a permission must not cost that."""
     namespaces, told = lab.broker.namespaces, list[str]()
     namespaces.permissions.on_removed.add(told.append)
@@ -77,7 +77,7 @@ def test_what_is_open_is_checked_again_only_if_something_was_removed(lab: Broker
     assert told == [NAMESPACE, "public/short"]
 
 
-def test_policies_and_grants_of_a_namespace_do_not_disturb_each_other(lab: BrokerLab) -> None:
+def test_policies_and_grants_of_a_namespace_are_independent(lab: BrokerLab) -> None:
     broker = lab.broker
     grant(lab, "a", CONSUME)
     lab.run(broker.policies.update_namespace(NAMESPACE, Policies(retention_ms=7), ()))
@@ -112,18 +112,18 @@ def test_a_deleted_namespace_takes_its_grants_with_it(lab: BrokerLab) -> None:
 
 
 @pytest.mark.parametrize("role", ["", "..", "two\nlines", "x" * 1025])
-def test_roles_that_are_none(lab: BrokerLab, role: str) -> None:
+def test_invalid_roles_are_refused(lab: BrokerLab, role: str) -> None:
     with pytest.raises(InvalidRequest):
         grant(lab, role, CONSUME)
 
 
-def test_actions_that_are_none(lab: BrokerLab) -> None:
+def test_invalid_actions_are_refused(lab: BrokerLab) -> None:
     for actions in ((), (Action.ACTION_UNSPECIFIED,), (CONSUME, 7)):
         with pytest.raises(InvalidRequest):
             grant(lab, "a", *actions)
 
 
-def test_grants_are_bounded(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_grants_is_bounded(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ledgerfold.broker.topics.permissions.GRANTS_MAX", 3)
     assert GRANTS_MAX > 3
     for role in "abc":

@@ -30,7 +30,7 @@ def opened(lab: BrokerLab, options: ReaderOptions = VIEW) -> Reader:
     return lab.run(lab.topic.open_reader(EARLIEST, options))
 
 
-def test_a_second_one_waits_until_the_first_has_left(lab: BrokerLab) -> None:
+def test_a_second_reader_waits_until_the_first_closed(lab: BrokerLab) -> None:
     """Generated names are unique."""
     reader = opened(lab)
     for _ in range(2):
@@ -44,7 +44,7 @@ def test_a_second_one_waits_until_the_first_has_left(lab: BrokerLab) -> None:
     opened(lab).detach()
 
 
-def test_two_that_come_at_once(lab: BrokerLab) -> None:
+def test_two_readers_open_at_once(lab: BrokerLab) -> None:
     """One of them has it: the other looks again when its place was searched, and leaves nothing."""
     topic, since = lab.topic, StartPosition(publish_time_ms=1)
     lab.publish([([Message(b"k", b"v")], False)])
@@ -60,7 +60,7 @@ def test_two_that_come_at_once(lab: BrokerLab) -> None:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_subscriptions_have_names_of_their_own(lab: BrokerLab, durable: bool) -> None:
+def test_a_reader_cannot_use_a_subscriptions_name(lab: BrokerLab, durable: bool) -> None:
     """A second one is rejected; as in Pulsar, so is a durable one."""
     reader = opened(lab)
     with pytest.raises(SubscriptionBusy, match="a reader or table view uses it"):
@@ -72,7 +72,7 @@ def test_subscriptions_have_names_of_their_own(lab: BrokerLab, durable: bool) ->
         opened(lab)
 
 
-def test_compactions_name_is_its_own(lab: BrokerLab) -> None:
+def test_a_reader_cannot_use_the_compaction_cursors_name(lab: BrokerLab) -> None:
     """Tests topics with and without one."""
     with pytest.raises(NotAllowed, match="__compaction"):
         opened(lab, ReaderOptions(subscription="__compaction"))

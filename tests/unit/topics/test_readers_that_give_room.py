@@ -67,7 +67,9 @@ async def given_by(reader: Reader | KafkaReader, shed: list[int]) -> list[object
 
 @given(shed=st.lists(st.integers(0, 2 * COUNT)), read_compacted=st.booleans())
 @settings(max_examples=examples(40))
-def test_native(native: BrokerLab, shed: list[int], read_compacted: bool) -> None:
+def test_readers_of_pulsar_topics_survive_dropped_prefetches(
+    native: BrokerLab, shed: list[int], read_compacted: bool
+) -> None:
     """Tests the view and the log after it."""
 
     async def read(shed: list[int]) -> list[object]:
@@ -82,7 +84,9 @@ def test_native(native: BrokerLab, shed: list[int], read_compacted: bool) -> Non
 
 @given(shed=st.lists(st.integers(0, COUNT)))
 @settings(max_examples=examples(40))
-def test_kafka(kafka: KafkaLab, shed: list[int]) -> None:
+def test_readers_of_kafka_topics_survive_dropped_prefetches(
+    kafka: KafkaLab, shed: list[int]
+) -> None:
     """By offsets."""
 
     async def read(shed: list[int]) -> list[object]:
@@ -95,7 +99,7 @@ def test_kafka(kafka: KafkaLab, shed: list[int]) -> None:
     assert kafka.run(read(shed)) == whole
 
 
-def test_one_that_is_refused_holds_nothing(kafka: KafkaLab) -> None:
+def test_a_refused_reader_holds_no_space(kafka: KafkaLab) -> None:
     """Repeated requests for a trimmed offset take no memory.
 
     Only readers that had been opened were looked at.

@@ -8,7 +8,7 @@ from ledgerfold.storage.errors import InvalidRequest
 from tests.model.broker_lab import BrokerLab
 
 
-def test_a_producer_hears_of_a_refusal_although_nothing_is_published() -> None:
+def test_a_producer_gets_a_refusal_without_other_traffic() -> None:
     """No entry that becomes durable tells it."""
     lab, refusal = BrokerLab(), InvalidRequest("not this one")
     topic = lab.topic

@@ -48,7 +48,7 @@ def check_empty(lab: BrokerLab) -> None:
     assert lab.files.listdir(lab.store.ledgers_dir) == []
 
 
-def test_everything_is_deleted(lab: BrokerLab) -> None:
+def test_a_reset_deletes_everything(lab: BrokerLab) -> None:
     fill(lab)
     highest = max(each.ledger_id for each in lab.metadata.ledgers())
     told = list[tuple[str, bool]]()
@@ -65,7 +65,7 @@ def test_everything_is_deleted(lab: BrokerLab) -> None:
 
 
 @pytest.mark.parametrize("tail", [nothing, everything])
-def test_it_is_durable(lab: BrokerLab, tail: object) -> None:
+def test_a_reset_is_durable(lab: BrokerLab, tail: object) -> None:
     """A start deletes the files that a crash has left."""
     fill(lab)
     lab.run(reset(lab.broker))
@@ -73,14 +73,14 @@ def test_it_is_durable(lab: BrokerLab, tail: object) -> None:
     check_empty(lab)
 
 
-def test_clients_are_disconnected_as_by_a_deletion(lab: BrokerLab) -> None:
+def test_a_reset_disconnects_clients_as_a_deletion_does(lab: BrokerLab) -> None:
     producer = lab.run(lab.topic.attach_producer("p"))
     lab.run(reset(lab.broker))
     with pytest.raises(Moved):
         lab.run(producer.receipts())
 
 
-def test_a_load_waits_for_it(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_waits_for_a_reset(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that began before is in it; one that begins meanwhile creates the topic afterwards."""
     fill(lab)
 
@@ -118,7 +118,7 @@ def test_a_failed_write_changes_nothing(lab: BrokerLab, monkeypatch: pytest.Monk
     assert len(lab.broker.names.listed()) == 4
 
 
-def test_a_full_disk_is_emptied_with_the_reserve(
+def test_a_full_disk_is_reset_with_the_reserve(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The write needs room, and so does the removal of files, which gives it back."""
@@ -163,13 +163,13 @@ def test_files_are_removed_with_the_reserve_if_the_disk_fills_meanwhile(
     check_empty(lab)
 
 
-def test_only_where_it_is_allowed(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reset_needs_the_option(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lab.broker, "manual_clock", None)
     with pytest.raises(NotAllowed, match="--allow-reset"):
         lab.run(reset(lab.broker))
 
 
-def test_who_holds_a_name_may_hold_another_while_all_are_waited_for(lab: BrokerLab) -> None:
+def test_a_holder_may_take_another_name_while_a_reset_waits(lab: BrokerLab) -> None:
     async def example() -> list[str]:
         locks, order = TopicLocks(), list[str]()
 
@@ -188,7 +188,7 @@ def test_who_holds_a_name_may_hold_another_while_all_are_waited_for(lab: BrokerL
     assert lab.run(example()) == ["b", "all"]
 
 
-def test_who_comes_later_waits_for_who_waits_for_all_names(lab: BrokerLab) -> None:
+def test_later_callers_wait_for_a_waiting_reset(lab: BrokerLab) -> None:
     """Or loads that overlap would hold off a reset without end. What a holder creates continues."""
 
     async def example() -> list[str]:
@@ -225,7 +225,7 @@ def test_who_comes_later_waits_for_who_waits_for_all_names(lab: BrokerLab) -> No
     assert lab.run(example()) == ["of a", "all", "later", "after"]
 
 
-def test_who_gives_up_waiting_for_all_names_holds_nobody_up(lab: BrokerLab) -> None:
+def test_a_cancelled_reset_blocks_no_caller(lab: BrokerLab) -> None:
     async def example() -> bool:
         locks = TopicLocks()
 

@@ -58,7 +58,7 @@ def for_producer(lab: BrokerLab, topic: str = TOPIC) -> int:
     return lab.run(lab.broker.schemas.for_producer(topic, TEXT))
 
 
-def test_versions_are_there_after_a_crash(lab: BrokerLab) -> None:
+def test_versions_survive_a_crash(lab: BrokerLab) -> None:
     assert [put(lab, *"ab"), put(lab, *"abc"), put(lab, *"ab")] == [0, 1, 0]
     lab.crash()
     assert numbers(lab) == [0, 1]
@@ -75,7 +75,7 @@ def test_versions_are_there_after_a_crash(lab: BrokerLab) -> None:
             lab.broker.schemas.version(topic, number)
 
 
-def test_versions_stay_through_unloads_and_compactions(lab: BrokerLab) -> None:
+def test_versions_survive_unloads_and_compactions(lab: BrokerLab) -> None:
     put(lab, "a")
     lab.publish([([Message(b"k", b"1")], False), ([Message(b"k", b"2")], False)])
     assert lab.compact() is not None
@@ -84,7 +84,7 @@ def test_versions_stay_through_unloads_and_compactions(lab: BrokerLab) -> None:
     assert numbers(lab) == [0]
 
 
-def test_a_deletion_is_marked(lab: BrokerLab) -> None:
+def test_a_deletion_is_recorded(lab: BrokerLab) -> None:
     """Versions are not used again, unless that was asked for; old ones cannot be read."""
     schemas = lab.broker.schemas
     put(lab, "a")
@@ -106,7 +106,7 @@ def for_producer_of_new_topic(lab: BrokerLab) -> int:
     return for_producer(lab)
 
 
-def test_a_topic_takes_its_schema_along(lab: BrokerLab) -> None:
+def test_deleting_a_topic_deletes_its_schema(lab: BrokerLab) -> None:
     lab.run(lab.broker.topic(TOPIC))
     put(lab, "a")
     put(lab, "a", topic=f"{TOPIC}2")
@@ -116,7 +116,7 @@ def test_a_topic_takes_its_schema_along(lab: BrokerLab) -> None:
     assert for_producer_of_new_topic(lab) == 0
 
 
-def test_partitions_have_that_of_their_topic(lab: BrokerLab) -> None:
+def test_partitions_share_the_schema_of_their_topic(lab: BrokerLab) -> None:
     lab.run(lab.broker.create_partitioned_topic(PARTITIONED, 2))
     assert for_producer(lab, f"{PARTITIONED}-partition-1") == 0
     assert numbers(lab, PARTITIONED) == numbers(lab, f"{PARTITIONED}-partition-0") == [0]
@@ -126,7 +126,7 @@ def test_partitions_have_that_of_their_topic(lab: BrokerLab) -> None:
     assert numbers(lab, PARTITIONED) == []
 
 
-def test_a_namespace_takes_those_of_no_topic_along(lab: BrokerLab) -> None:
+def test_deleting_a_namespace_deletes_its_unused_schemas(lab: BrokerLab) -> None:
     lab.run(lab.broker.namespaces.create("acme/ns"))
     put(lab, "a", topic="persistent://acme/ns/later")
     put(lab, "a", topic="persistent://acme/ns2/later")
@@ -135,7 +135,7 @@ def test_a_namespace_takes_those_of_no_topic_along(lab: BrokerLab) -> None:
     assert numbers(lab, "persistent://acme/ns2/later") == [0]
 
 
-def test_a_topic_that_is_deleted_meanwhile(lab: BrokerLab) -> None:
+def test_a_schema_is_not_registered_for_a_topic_deleted_meanwhile(lab: BrokerLab) -> None:
     """Its client's schema is not left behind, whichever write is first."""
     lab.run(lab.broker.topic(TOPIC))
     lab.run(lab.broker.delete_topic(TOPIC, force=False))
@@ -144,7 +144,7 @@ def test_a_topic_that_is_deleted_meanwhile(lab: BrokerLab) -> None:
     assert numbers(lab) == []
 
 
-def test_the_strategy_of_a_level(lab: BrokerLab) -> None:
+def test_the_compatibility_strategy_of_a_level(lab: BrokerLab) -> None:
     policies = lab.broker.policies
     put(lab, *"ab")
 
@@ -165,7 +165,7 @@ def test_the_strategy_of_a_level(lab: BrokerLab) -> None:
     assert not accepts(*"abc")
 
 
-def test_clients_may_be_forbidden_to_add(lab: BrokerLab) -> None:
+def test_clients_may_be_forbidden_to_add_versions(lab: BrokerLab) -> None:
     lab.run(lab.broker.topic(TOPIC))
     no = Policies(allow_auto_update_schema=False)
     lab.run(lab.broker.policies.update_namespace("public/default", no, ()))
@@ -175,7 +175,7 @@ def test_clients_may_be_forbidden_to_add(lab: BrokerLab) -> None:
     assert for_producer(lab) == 0
 
 
-def test_two_clients_at_once(lab: BrokerLab) -> None:
+def test_concurrent_registrations(lab: BrokerLab) -> None:
     """Each definition is decided on after the one before; equal ones are one version."""
     lab.run(lab.broker.topic(TOPIC))
     schemas = lab.broker.schemas
@@ -190,7 +190,7 @@ def test_two_clients_at_once(lab: BrokerLab) -> None:
     assert isinstance(found[3], IncompatibleSchema)
 
 
-def test_bounds(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_versions_is_bounded(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
     schemas = lab.broker.schemas
     with pytest.raises(LimitExceeded, match="definition and properties"):
         lab.run(schemas.put(TOPIC, avro("x" * definitions.DEFINITION_BYTES_MAX)))
@@ -219,7 +219,9 @@ def test_a_definition_is_found_by_its_content(lab: BrokerLab) -> None:
     assert lab.run(lab.broker.schemas.find(TOPIC, TEXT)) == -1
 
 
-def test_a_write_that_comes_between(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schema_added_just_before_a_deletion_is_deleted(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The deletion of a topic sees a schema that was added just before its write."""
     lab.run(lab.broker.topic(TOPIC))
     schemas, metadata = lab.broker.schemas, lab.broker.metadata
@@ -243,7 +245,7 @@ def test_a_write_that_comes_between(lab: BrokerLab, monkeypatch: pytest.MonkeyPa
     assert numbers(lab) == []
 
 
-def test_a_reset_that_comes_between(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reset_during_a_comparison(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
     """A version is added only after those that it was compared with."""
     put(lab, "a")
     metadata = lab.broker.metadata
@@ -259,7 +261,7 @@ def test_a_reset_that_comes_between(lab: BrokerLab, monkeypatch: pytest.MonkeyPa
     assert numbers(lab) == []
 
 
-def test_comparisons_occupy_no_thread_of_the_disk(lab: BrokerLab) -> None:
+def test_comparisons_do_not_block_disk_threads(lab: BrokerLab) -> None:
     """Nor do they wait for one."""
     put(lab, "a")
     schemas, held = lab.broker.schemas, HeldExecutor()
@@ -285,7 +287,9 @@ def test_comparisons_occupy_no_thread_of_the_disk(lab: BrokerLab) -> None:
     assert held.waiting == 0
 
 
-def test_one_version_is_read(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_one_version_reads_only_that_version(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for each in ("a", "b", "c"):
         put(lab, each)
     assert lab.run(lab.broker.schemas.delete(TOPIC, force=False)) == 3
@@ -334,7 +338,7 @@ def test_versions_are_parsed_once(lab: BrokerLab, monkeypatch: pytest.MonkeyPatc
     assert find(2) == 2
 
 
-def test_what_is_added_while_a_namespace_is_deleted(lab: BrokerLab) -> None:
+def test_schemas_added_during_a_namespace_deletion(lab: BrokerLab) -> None:
     """A schema is deleted, too; a topic keeps the namespace with its policies."""
     namespaces, metadata, held = lab.broker.namespaces, lab.broker.metadata, HeldExecutor()
     lab.run(lab.broker.policies.update_namespace("acme/ns", Policies(message_ttl_ms=5), ()))

@@ -85,7 +85,7 @@ def check_files(lab: BrokerLab) -> None:
         assert lab.store.missing_of(record.ledger_id) is None
 
 
-def test_what_was_saved_is_restored(lab: BrokerLab) -> None:
+def test_a_restore_gives_the_saved_state(lab: BrokerLab) -> None:
     fill(lab)
     saved = lab.run(snapshots(lab).save("first"))
     assert (saved.topics, saved.size_bytes > 0) == (2, True)
@@ -106,7 +106,7 @@ def test_what_was_saved_is_restored(lab: BrokerLab) -> None:
     assert not lab.report.is_incomplete
 
 
-def test_a_reset_is_undone(lab: BrokerLab) -> None:
+def test_a_restore_undoes_a_reset(lab: BrokerLab) -> None:
     fill(lab)
     lab.run(snapshots(lab).save("s"))
     before = state(lab)
@@ -123,7 +123,7 @@ def test_a_reset_is_undone(lab: BrokerLab) -> None:
     assert state(lab) == before
 
 
-def test_a_snapshot_of_an_earlier_one(lab: BrokerLab) -> None:
+def test_a_snapshot_after_a_restore_of_an_earlier_one(lab: BrokerLab) -> None:
     """Each is complete, whichever was restored before, and after any deletions."""
     fill(lab)
     lab.run(snapshots(lab).save("a"))
@@ -151,7 +151,7 @@ ACTS: dict[str, Act] = {
 
 @pytest.mark.parametrize("tail", [nothing, everything])
 @pytest.mark.parametrize("name", ACTS)
-def test_a_crash_at_each_step(name: str, tail: Tail) -> None:
+def test_a_crash_at_each_step_keeps_a_complete_state(name: str, tail: Tail) -> None:
     """Either state is there, whole, and every snapshot that is listed can be restored."""
     number, found = 0, set[str]()
     while True:
@@ -185,7 +185,9 @@ def test_a_crash_at_each_step(name: str, tail: Tail) -> None:
     assert number > 4
 
 
-def test_what_is_refused(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_snapshot_requests_are_refused(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(lab)
     store = snapshots(lab)
     for name in ("", "..", "a/b", "a.tmp", "-a", "x" * 65, "é"):
@@ -221,7 +223,7 @@ def test_a_damaged_snapshot_changes_nothing(lab: BrokerLab) -> None:
 
 
 @pytest.mark.parametrize("damage", ["file", "folder", "size", "label"])
-def test_files_that_a_ledger_has_lost_are_restored(lab: BrokerLab, damage: str) -> None:
+def test_lost_files_of_a_ledger_are_restored(lab: BrokerLab, damage: str) -> None:
     """Its record is still the same; the damage that a start has found is forgotten."""
     fill(lab)
     store = snapshots(lab)
@@ -302,7 +304,7 @@ def test_topics_are_loaded_again(lab: BrokerLab) -> None:
     assert (*lab.broker.topics, *lab.broker.kafka_topics) == (TOPIC, KAFKA)
 
 
-def test_non_persistent_topics_end_with_a_restore(lab: BrokerLab) -> None:
+def test_a_restore_ends_non_persistent_topics(lab: BrokerLab) -> None:
     """A save is nothing to them; one that begins meanwhile ends, too."""
     fill(lab)
     store, topics = snapshots(lab), lab.broker.non_persistent
@@ -321,7 +323,7 @@ def test_non_persistent_topics_end_with_a_restore(lab: BrokerLab) -> None:
     assert topics.listed() == []
 
 
-def test_what_is_not_whole_is_not_saved(lab: BrokerLab) -> None:
+def test_damaged_data_are_not_saved(lab: BrokerLab) -> None:
     """A restore would refuse it."""
     fill(lab)
     segment = lab.metadata.ledgers()[0].segments[0]
@@ -331,7 +333,7 @@ def test_what_is_not_whole_is_not_saved(lab: BrokerLab) -> None:
     assert lab.files.listdir(FOLDER) == []
 
 
-def test_a_damaged_snapshot_hides_no_other(lab: BrokerLab) -> None:
+def test_a_damaged_snapshot_does_not_hide_others(lab: BrokerLab) -> None:
     fill(lab)
     store = snapshots(lab)
     for name in ("damaged", "emptied", "whole"):
@@ -341,7 +343,7 @@ def test_a_damaged_snapshot_hides_no_other(lab: BrokerLab) -> None:
     assert [each.name for each in lab.run(store.listed())] == ["whole"]
 
 
-def test_what_cannot_be_removed_ends_no_start(
+def test_files_that_cannot_be_removed_do_not_prevent_a_start(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(lab)

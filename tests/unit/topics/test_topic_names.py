@@ -33,7 +33,9 @@ def watched(lab: BrokerLab) -> list[tuple[str, bool]]:
     return told
 
 
-def test_a_topic_whose_first_load_fails(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_is_announced_even_if_its_first_load_fails(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its record is durable: the next load finds it."""
     told, load = watched(lab), Topic.load
 
@@ -51,7 +53,7 @@ def test_a_topic_whose_first_load_fails(lab: BrokerLab, monkeypatch: pytest.Monk
     assert told == [(TOPIC, True)]
 
 
-def test_one_that_was_not_created(lab: BrokerLab) -> None:
+def test_a_topic_that_was_not_created_is_not_announced(lab: BrokerLab) -> None:
     told = watched(lab)
     lab.files.fail_at(1)
     with pytest.raises(DiskFailure):
@@ -80,7 +82,9 @@ def cancelled(lab: BrokerLab, work: Coroutine[Any, Any, None]) -> None:
     lab.settle()
 
 
-def test_callers_that_give_up(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelled_callers_do_not_prevent_an_announcement(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told, in_thread = watched(lab), Broker.in_thread
     change = type(lab.broker.partitions)._change_in_turn
 
@@ -116,7 +120,7 @@ def test_callers_that_give_up(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -
     assert happened() == [(each, False) for each in NAMES]
 
 
-def test_names_of_a_namespace_are_those_that_are_displayed_there(lab: BrokerLab) -> None:
+def test_names_are_listed_in_the_namespace_that_displays_them(lab: BrokerLab) -> None:
     """One that an earlier version allowed is displayed in a namespace that another may have."""
     names = [
         "persistent://public/default/b",

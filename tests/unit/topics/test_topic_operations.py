@@ -80,7 +80,7 @@ async def run_on_its_way(lab: BrokerLab) -> int:
 # Truncate
 
 
-def test_truncate_removes_everything_there_is(lab: BrokerLab) -> None:
+def test_truncate_removes_all_data(lab: BrokerLab) -> None:
     """Raw and compacted, read or not; subscriptions stay at the end, and only later messages exist,
     after a restart, too.
     """
@@ -112,7 +112,7 @@ def test_truncate_of_an_empty_topic(lab: BrokerLab) -> None:
     assert (run.state, run.ledger_id) == (RUN_STATE_SUCCESS, -1)
 
 
-def test_a_topic_that_is_not_loaded_is_truncated(lab: BrokerLab) -> None:
+def test_truncate_loads_the_topic(lab: BrokerLab) -> None:
     """It is loaded for that."""
     send(lab, "a=1 b=1")
     lab.restart()
@@ -120,7 +120,7 @@ def test_a_topic_that_is_not_loaded_is_truncated(lab: BrokerLab) -> None:
     assert read(lab, compacted=False) == ""
 
 
-def test_a_reader_goes_on_behind_what_was_truncated(lab: BrokerLab) -> None:
+def test_a_reader_continues_after_truncated_data(lab: BrokerLab) -> None:
     """One reads the compacted ledger, and one the raw log."""
     send(lab, "a=1 b=1 c=1")
     lab.compact()
@@ -186,7 +186,7 @@ def test_a_run_after_a_truncation_in_pulsar_4_keeps_the_compacted_data(lab: Brok
 
 
 @pytest.mark.parametrize("is_moved", [True, False])
-def test_ledgers_that_a_run_reads_are_not_trimmed(lab: BrokerLab, is_moved: bool) -> None:
+def test_trimming_keeps_ledgers_that_a_run_reads(lab: BrokerLab, is_moved: bool) -> None:
     """Though `__compaction` has passed it, by a truncation before, or moved meanwhile."""
     profile(lab, "pulsar-4")
     send(lab, "a=1 b=1 a=2")
@@ -238,7 +238,7 @@ def test_nothing_is_published_to_a_terminated_topic(lab: BrokerLab) -> None:
     assert internal_stats(lab.broker, lab.topic)["state"] == "Terminated"
 
 
-def test_the_end_of_a_topic_is_told_once(lab: BrokerLab) -> None:
+def test_terminate_returns_the_same_end_twice(lab: BrokerLab) -> None:
     """The second of two calls finds the end, although earlier entries were trimmed between them."""
     send(lab, "a=1 a=2")
     lab.run(lab.topic.log.tail.roll())
@@ -272,7 +272,7 @@ def test_a_terminated_topic_is_read_and_compacted(lab: BrokerLab) -> None:
     assert (read(lab, compacted=True), read(lab, compacted=False)) == ("a=2", "a=1 a=2")
 
 
-def test_entries_in_flight_are_part_of_a_terminated_topic(lab: BrokerLab) -> None:
+def test_entries_in_flight_belong_to_a_terminated_topic(lab: BrokerLab) -> None:
     """It is durable before the end is; its producer gets the receipt, then the error."""
 
     async def body() -> int:
@@ -289,7 +289,7 @@ def test_entries_in_flight_are_part_of_a_terminated_topic(lab: BrokerLab) -> Non
     assert lab.run(body()) == 0
 
 
-def test_nobody_hears_of_an_end_that_is_not_durable(lab: BrokerLab) -> None:
+def test_an_end_is_not_reported_before_it_is_durable(lab: BrokerLab) -> None:
     """Readers get entries in flight before the end; publishers get a retriable error."""
     call = lab.reader(EARLIEST, read_compacted=False)
     assert call.rest() == []
@@ -316,7 +316,7 @@ def test_nobody_hears_of_an_end_that_is_not_durable(lab: BrokerLab) -> None:
     call.close()
 
 
-def test_a_termination_that_cannot_be_written_did_not_happen(lab: BrokerLab) -> None:
+def test_a_failed_termination_leaves_the_topic_open(lab: BrokerLab) -> None:
     """The topic stays open."""
     send(lab, "a=1")
     lab.run(lab.topic.log.tail.roll())
@@ -348,7 +348,7 @@ def test_flt_16_unload_during_a_run(lab: BrokerLab) -> None:
 
 
 def test_flt_10_and_30_delete_during_a_run_and_with_a_compacted_ledger(lab: BrokerLab) -> None:
-    """Neither returns, and no file is left of either ledger."""
+    """Neither topic nor ledger reappears, and no file of either ledger is left."""
     send(lab, "a=1 a=2")
     lab.compact()
     send(lab, "a=3")
@@ -387,7 +387,7 @@ def test_flt_08_deleting_the_compaction_cursor(lab: BrokerLab) -> None:
     assert read(lab, compacted=True) == "b=1 a=2"
 
 
-def test_raw_data_wait_for_no_horizon_any_more(lab: BrokerLab) -> None:
+def test_raw_data_are_no_longer_kept_for_a_horizon(lab: BrokerLab) -> None:
     """Ledgers held only by compaction are deleted at once."""
     lab.run(create_subscription(lab.topic, "s", StartPosition(latest=True)))
     lab.run(lab.topic.enable_compaction_cursor())
@@ -423,7 +423,7 @@ def test_flt_21_disabling_waits_for_the_run_and_removes_what_it_wrote(lab: Broke
     assert read(lab, compacted=True) == "a=1 a=2"
 
 
-def test_an_unload_while_disabling_waits_is_told(lab: BrokerLab) -> None:
+def test_an_unload_while_disabling_waits_fails_the_disabling(lab: BrokerLab) -> None:
     """The deletion did not happen: no caller gets a success."""
     send(lab, "a=1 a=2")
 
@@ -467,7 +467,7 @@ def test_a_success_after_the_failure_unblocks_disabling(lab: BrokerLab) -> None:
     assert compacted_ledger(lab) == NONE
 
 
-def test_disabling_that_cannot_be_written_changes_nothing(lab: BrokerLab) -> None:
+def test_a_failed_disabling_changes_nothing(lab: BrokerLab) -> None:
     """(FLT-19 with a failure:) the view is served on."""
     send(lab, "a=1 a=2")
     lab.compact()
@@ -478,7 +478,7 @@ def test_disabling_that_cannot_be_written_changes_nothing(lab: BrokerLab) -> Non
     assert compacted_ledger(lab)["entries"] == 1
 
 
-def test_a_truncation_is_whole_though_files_stay(lab: BrokerLab) -> None:
+def test_a_truncation_succeeds_though_files_remain(lab: BrokerLab) -> None:
     """Files that cannot be removed are removed later: the data are deleted, and every cursor has
     passed them.
     """

@@ -41,7 +41,7 @@ def keep_nothing(lab: BrokerLab) -> None:
     lab.topic.record.policies.CopyFrom(Policies(emulation=Emulation(trim_without_cursor=True)))
 
 
-def test_a_ledger_stays_until_what_it_tells_of_producers_is_durable(
+def test_a_ledger_is_kept_until_its_sequence_ids_are_durable(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a message that is sent again after a crash is stored twice. The write had never been
@@ -59,7 +59,7 @@ def test_a_ledger_stays_until_what_it_tells_of_producers_is_durable(
     assert 1 not in lab.topic.record.ledger_ids
 
 
-def test_a_cursor_that_cannot_be_written_keeps_only_its_own(
+def test_a_cursor_that_cannot_be_written_protects_only_its_own_ledgers(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others' ledgers go. No cursor had refused to be written before a trim."""

@@ -39,7 +39,7 @@ def test_written_values_are_read(tmp_path: Path) -> None:
     assert (figures.sized[0].messages, figures.counts.null_keys) == (2, 1)
 
 
-def test_many_are_cut_into_entries_and_segments(
+def test_many_messages_are_split_into_entries_and_segments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So memory holds no more than an entry."""
@@ -53,7 +53,7 @@ def test_many_are_cut_into_entries_and_segments(
     assert analyze(plan, [PUBLISHING_ORDER]).sized[0].messages == 7
 
 
-def test_nothing_is_a_plan_of_nothing(tmp_path: Path) -> None:
+def test_an_empty_file_is_an_empty_plan(tmp_path: Path) -> None:
     """An empty file."""
     plan = write_log(tmp_path, [], now_ms=0)
     assert not plan.segments

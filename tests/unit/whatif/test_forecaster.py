@@ -37,7 +37,7 @@ def ask(lab: BrokerLab, request: WhatIfRequest = REQUEST) -> AnalyzeRequest:
     return lab.compactor.analyses[-1]
 
 
-def test_nothing_is_sealed(lab: BrokerLab) -> None:
+def test_a_forecast_seals_nothing(lab: BrokerLab) -> None:
     """The open segment is read up to its durable end; the topic's record stays."""
     record, files = lab.topic.record.SerializeToString(), lab.topic.log.ledgers.records()
     plan = ask(lab).plan
@@ -48,7 +48,7 @@ def test_nothing_is_sealed(lab: BrokerLab) -> None:
     assert lab.topic.log.ledgers.records() == files
 
 
-def test_the_next_run_s_input(lab: BrokerLab) -> None:
+def test_the_input_of_the_next_run(lab: BrokerLab) -> None:
     """The compacted ledger, and the entries after the horizon; the history is all raw ledgers."""
     lab.compact()
     lab.publish(MESSAGES)
@@ -63,14 +63,14 @@ def test_the_next_run_s_input(lab: BrokerLab) -> None:
     assert sum(segment.messages for segment in asked.history.segments) == 6
 
 
-def test_nothing_new(lab: BrokerLab) -> None:
+def test_a_forecast_without_new_entries(lab: BrokerLab) -> None:
     """The compacted ledger alone."""
     lab.compact()
     plan = ask(lab).plan
     assert (len(plan.segments), plan.compacted_segments) == (1, 1)
 
 
-def test_the_topic_s_own_strategy_unless_others_are_named(lab: BrokerLab) -> None:
+def test_the_default_is_the_topics_own_strategy(lab: BrokerLab) -> None:
     """By Ledgerfold's names; impossible ones are refused before the compactor is called."""
     assert [each.name for each in ask(lab).strategies] == ["publishing-order"]
     with pytest.raises(InvalidRequest, match="is not a strategy"):
@@ -79,7 +79,7 @@ def test_the_topic_s_own_strategy_unless_others_are_named(lab: BrokerLab) -> Non
         ask(lab, WhatIfRequest(topic=TOPIC, replays=[ReplaySetting()]))
 
 
-def test_a_compacted_ledger_stays_while_it_is_read(lab: BrokerLab) -> None:
+def test_a_compacted_ledger_is_kept_while_a_forecast_reads_it(lab: BrokerLab) -> None:
     """A run that commits meanwhile leaves the old one's files to the end of the question."""
     lab.compact()
     old = lab.topic.record.compacted.ledger_id
@@ -102,7 +102,7 @@ def test_a_compacted_ledger_stays_while_it_is_read(lab: BrokerLab) -> None:
     lab.run(compact_meanwhile())
 
 
-def test_a_file_that_is_gone_while_its_ledger_is_not_is_damage(lab: BrokerLab) -> None:
+def test_a_missing_file_of_an_existing_ledger_is_damage(lab: BrokerLab) -> None:
     """If the ledger was trimmed meanwhile, the caller gets a retriable error."""
     lab.compactor.failure = MissingFile("1/0.log", "a segment record")
     with pytest.raises(MissingFile):

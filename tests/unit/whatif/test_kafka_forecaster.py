@@ -31,7 +31,7 @@ def ask(lab: KafkaLab, *configs: dict[str, str]) -> None:
     lab.run(KafkaForecaster(lab.broker).answer([lab.kafka], request))
 
 
-def test_the_whole_log_is_asked_about(lab: KafkaLab) -> None:
+def test_a_forecast_reads_the_whole_log(lab: KafkaLab) -> None:
     """Each trial has its settings; without any, the topic's."""
     lab.clean()
     ask(lab, {RATIO: "0.1"}, {"segment.bytes": "1048576", "log.cleaner.backoff.ms": "7"})
@@ -51,7 +51,7 @@ def test_the_whole_log_is_asked_about(lab: KafkaLab) -> None:
     assert [each.min_cleanable_ratio for each in second.settings] == [0.5]
 
 
-def test_the_cleaner_is_paused_meanwhile(lab: KafkaLab) -> None:
+def test_the_cleaner_is_paused_during_a_forecast(lab: KafkaLab) -> None:
     """However it ends."""
 
     async def asked() -> object:
@@ -76,7 +76,7 @@ def test_the_cleaner_is_paused_meanwhile(lab: KafkaLab) -> None:
     assert lab.broker.cleaner.states.is_free(TOPIC)
 
 
-def test_segments_that_went_meanwhile(lab: KafkaLab) -> None:
+def test_segments_deleted_meanwhile_cause_a_retriable_error(lab: KafkaLab) -> None:
     """The caller gets a retriable error."""
 
     async def asked() -> None:
@@ -123,7 +123,7 @@ def test_rejected_requests(lab: KafkaLab, request_: WhatIfRequest, why: str) -> 
     assert not lab.compactor.analyses
 
 
-def test_batches_that_kafka_rejects(lab: KafkaLab) -> None:
+def test_settings_that_kafka_rejects(lab: KafkaLab) -> None:
     """In its words, also where two settings do not go together."""
     lags = {"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}
     with pytest.raises(KafkaError, match="conflict topic config setting"):

@@ -37,12 +37,12 @@ def check(keys: list[bytes], held: Keys) -> None:
 
 
 @given(KEYS)
-def test_those_of_a_key_lie_side_by_side(keys: list[bytes]) -> None:
+def test_rows_of_a_key_are_adjacent(keys: list[bytes]) -> None:
     check(keys, Keys.of(pa.array([b"before", *keys], pa.binary()).slice(1)))
 
 
 @given(SHORT_KEYS, st.integers(1, 3))
-def test_keys_of_one_hash_are_told_apart(keys: list[bytes], hashes: int) -> None:
+def test_keys_with_equal_hashes_are_distinguished(keys: list[bytes], hashes: int) -> None:
     held = Keys.of(pa.array(keys, pa.binary()))
     # The upper bits, which are the sort key.
     held.hashes[:] = (np.arange(len(keys)) % hashes).astype(np.uint64) << np.uint64(60)
@@ -54,28 +54,26 @@ def test_keys_of_one_hash_are_told_apart(keys: list[bytes], hashes: int) -> None
 
 
 @given(KEYS, KEYS)
-def test_a_hash_is_the_same_whatever_other_keys_there_are(
-    keys: list[bytes], others: list[bytes]
-) -> None:
+def test_a_hash_depends_only_on_its_key(keys: list[bytes], others: list[bytes]) -> None:
     alone = [int(Keys.of(pa.array([key], pa.binary())).hashes[0]) for key in keys]
     together = Keys.of(pa.array([*others, *keys], pa.binary())).hashes
     assert together[len(others) :].tolist() == alone
 
 
 @given(KEYS)
-def test_a_column_of_some(keys: list[bytes]) -> None:
+def test_a_column_of_a_subset_of_rows(keys: list[bytes]) -> None:
     held = Keys.of(pa.array(keys, pa.binary()))
     assert held.column().to_pylist() == keys
     rows = np.arange(0, len(keys), 2)
     assert held.column(rows).to_pylist() == keys[::2]
 
 
-def test_blocks_join() -> None:
+def test_blocks_are_concatenated() -> None:
     keys = [b"%d" % (number % 7_000) for number in range(20_000)]
     check(keys, Keys.of(pa.array(keys, pa.binary())))
 
 
-def test_those_of_some_rows() -> None:
+def test_hashes_of_a_subset_of_rows() -> None:
     held = Hashed(3)
     held.fill(Words(np.frombuffer(b"abcdef", np.uint8)), slice(0, 3), *np.array([[0, 1, 3]] * 2))
     some = held.where(np.array([0, 2]))
@@ -84,7 +82,7 @@ def test_those_of_some_rows() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 15, 16, 17, 24, 40])
-def test_a_word_from_any_place(size: int) -> None:
+def test_words_are_read_at_any_offset(size: int) -> None:
     data = bytes(range(1, size + 1))
     places = np.array([*range(size + 20), 1 << 40])
     words = Words(np.frombuffer(data, np.uint8)).at(places)

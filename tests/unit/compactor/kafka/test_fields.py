@@ -20,7 +20,7 @@ RECORDS = st.lists(
 
 
 @given(RECORDS)
-def test_as_it_was_written(records: list[tuple[int, int, int, int, int]]) -> None:
+def test_a_field_is_read_as_it_was_written(records: list[tuple[int, int, int, int, int]]) -> None:
     blob, starts, expected = bytearray(), list[int](), list[tuple[int, ...]]()
     for length, attributes, time, delta, key_bytes in records:
         starts.append(len(blob))

@@ -35,7 +35,7 @@ def time() -> Time:
     return Time()
 
 
-def test_a_task_waits_once_for_many_small_things(time: Time) -> None:
+def test_a_task_waits_once_for_many_small_operations(time: Time) -> None:
     pace = time.pace(1_000)
     for _ in range(100):
         pace.spend(10)
@@ -46,7 +46,7 @@ def test_a_task_waits_once_for_many_small_things(time: Time) -> None:
     assert len(time.waits) == 4
 
 
-def test_work_counts_and_a_lull_saves_nothing(time: Time) -> None:
+def test_time_spent_on_work_counts_and_idle_time_does_not(time: Time) -> None:
     pace = time.pace(1_000)
     time.now = 0.2
     pace.spend(300)
@@ -59,11 +59,11 @@ def test_work_counts_and_a_lull_saves_nothing(time: Time) -> None:
 
 
 @pytest.mark.parametrize(("rate", "at_once"), [(inf, CHUNK_BYTES), (1_000, 300), (0, 1)])
-def test_one_read_covers_an_interval(time: Time, rate: float, at_once: int) -> None:
+def test_the_size_of_one_read_covers_an_interval(time: Time, rate: float, at_once: int) -> None:
     assert time.pace(rate).at_once(CHUNK_BYTES) == at_once
 
 
-def test_without_a_rate_nothing_waits_and_at_0_all(time: Time) -> None:
+def test_no_rate_means_no_wait_and_rate_0_an_endless_one(time: Time) -> None:
     fast = time.pace(inf)
     fast.spend(10**12)
     fast.settle()
@@ -92,7 +92,7 @@ def _file_bytes(log: KafkaLog, manifest: CleanManifest) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("has_buckets", [False, True])
-def test_a_round_waits_for_all_that_it_reads_twice_and_writes(
+def test_a_cleaning_waits_for_all_bytes_read_and_written(
     log: KafkaLog, time: Time, monkeypatch: pytest.MonkeyPatch, has_buckets: bool
 ) -> None:
     """Tasks that run one after the other have the whole rate, however many they are."""
@@ -114,7 +114,7 @@ def test_a_round_waits_for_all_that_it_reads_twice_and_writes(
     assert manifest == expected
 
 
-def test_a_map_that_is_made_again_is_waited_for_again(
+def test_a_rebuilt_map_is_throttled_again(
     log: KafkaLog, time: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks_module, "TaskThrottle", time.pace)
@@ -126,6 +126,6 @@ def test_a_map_that_is_made_again_is_waited_for_again(
 
 
 @pytest.mark.parametrize("rate", [-1.0, float("nan")])
-def test_a_rate_that_is_none(log: KafkaLog, rate: float) -> None:
+def test_an_invalid_rate_is_refused(log: KafkaLog, rate: float) -> None:
     with pytest.raises(InvalidRequest, match="it must be 0 or more"):
         run_round(log.plan(io_bytes_per_second=rate))

@@ -36,7 +36,7 @@ def test_basic(log: KafkaLog) -> None:
     assert log.checkpoint == 7
 
 
-def test_a_tombstone_stays_for_its_retention(log: KafkaLog) -> None:
+def test_a_tombstone_is_kept_for_its_retention(log: KafkaLog) -> None:
     """It gets its horizon at the first copy and is removed at that millisecond."""
     log.write("0:A=v 1:A 2:Z=1 |")
     log.clean(time_ms=1_000)
@@ -61,7 +61,7 @@ def test_the_map_fills(log: KafkaLog) -> None:
     assert (log.checkpoint, log.text()) == (5, "2:k0=2 3:k1=2 4:k2=1")
 
 
-def test_reading_for_a_full_map_ends_at_the_record_without_room(log: KafkaLog) -> None:
+def test_a_full_map_ends_the_reading_at_the_record_without_room(log: KafkaLog) -> None:
     """Keyless records before it are read, too; none after it."""
     log.write("0:a=1 | [1:b=1 2:=x 3:c=1 4:=y] |")
     log.settings["keys_max"] = 2
@@ -69,7 +69,7 @@ def test_reading_for_a_full_map_ends_at_the_record_without_room(log: KafkaLog) -
     assert (manifest.stats.map_messages_read, log.checkpoint) == (3, 2)
 
 
-def test_reading_for_the_map_counts_from_the_batch_of_the_first_dirty_offset(
+def test_the_map_counts_from_the_batch_of_the_first_dirty_offset(
     log: KafkaLog,
 ) -> None:
     log.write("0:a=1 [1:b=1 2:=x 3:c=1] 4:d=1 |")
@@ -89,7 +89,7 @@ def test_the_map_stops_inside_a_batch(log: KafkaLog) -> None:
     assert (log.checkpoint, log.text()) == (5, "0..3[2:c=1 3:a=2] 4:b=2")
 
 
-def test_the_last_batch_of_a_round_leaves_its_header(log: KafkaLog) -> None:
+def test_the_last_batch_of_a_cleaning_keeps_its_header(log: KafkaLog) -> None:
     """Until it is no longer the last one."""
     log.write("0:a=1 1:=none |")
     manifest = log.clean()
@@ -100,7 +100,7 @@ def test_the_last_batch_of_a_round_leaves_its_header(log: KafkaLog) -> None:
     assert log.text() == "0:a=1 2:b=1"
 
 
-def test_a_producers_last_batch_leaves_its_header(log: KafkaLog) -> None:
+def test_the_last_batch_of_a_producer_keeps_its_header(log: KafkaLog) -> None:
     """Batches keep their ends, and so their sequences, as long as a producer is remembered."""
     log.write("[0:1=a 1:2=a 2:3=a]", producer_id=1, producer_epoch=0, base_sequence=0)
     log.write("[3:3=b 4:1=b 5:4=b]", producer_id=2, producer_epoch=0, base_sequence=0)
@@ -117,7 +117,7 @@ def test_a_producers_last_batch_leaves_its_header(log: KafkaLog) -> None:
 
 
 @pytest.mark.parametrize(("name", "of"), [("header", "horizon"), ("lz4 header", "lz4")])
-def test_a_header_alone_is_left_byte_for_byte(log: KafkaLog, name: str, of: str) -> None:
+def test_a_batch_without_records_is_kept_byte_for_byte(log: KafkaLog, name: str, of: str) -> None:
     """As Kafka's classes do: without horizon and codec; the next round leaves the same."""
     log.add(golden(of))
     log.add(golden("commit"))
@@ -197,7 +197,7 @@ def test_an_aborted_write_replaces_nothing(log: KafkaLog) -> None:
     assert not manifest.groups[0].aborted
 
 
-def test_a_marker_that_is_lost_ends_its_transaction_all_the_same(log: KafkaLog) -> None:
+def test_a_lost_marker_still_ends_its_transaction(log: KafkaLog) -> None:
     """By a repair. The next one's is no marker without data."""
     log.write("0:k=old")
     _transactional(log, "1:k=x", 9)
@@ -213,7 +213,7 @@ def test_a_marker_that_is_lost_ends_its_transaction_all_the_same(log: KafkaLog) 
     assert not manifest.groups[0].aborted
 
 
-def test_a_marker_of_which_the_header_is_left_is_a_message_that_is_read(log: KafkaLog) -> None:
+def test_a_marker_reduced_to_its_header_is_mapped_as_a_message(log: KafkaLog) -> None:
     """The map contains it again after a checkpoint was set back."""
     log.settings["delete_retention_ms"] = 0
     log.write("0:a=1")
@@ -227,7 +227,7 @@ def test_a_marker_of_which_the_header_is_left_is_a_message_that_is_read(log: Kaf
     assert log.clean().stats.map_messages_read == 4
 
 
-def test_a_markers_life(log: KafkaLog) -> None:
+def test_when_a_marker_is_removed(log: KafkaLog) -> None:
     """It has no horizon while its data exist, gets one afterwards, and is removed then; unless data
     live.
     """
@@ -250,7 +250,7 @@ def test_a_markers_life(log: KafkaLog) -> None:
     assert log.text() == "2:A=2 3:marker 4:Z=1 5:Y=1 6:X=1"
 
 
-def test_retention_zero_takes_two_rounds(log: KafkaLog) -> None:
+def test_zero_retention_takes_two_cleanings(log: KafkaLog) -> None:
     """In the same millisecond."""
     log.write("0:k=v 1:k 2:o=x |")
     log.settings["delete_retention_ms"] = 0
@@ -261,7 +261,7 @@ def test_retention_zero_takes_two_rounds(log: KafkaLog) -> None:
     assert log.text() == "2:o=x 3:p=1"
 
 
-def test_a_batchs_tombstones_share_its_horizon(log: KafkaLog) -> None:
+def test_tombstones_of_a_batch_share_its_horizon(log: KafkaLog) -> None:
     """The batch keeps it when they are removed."""
     log.write("0:a=1 [1:a 2:b=v 3:c] 4:z=1 |")
     log.settings["delete_retention_ms"] = 100
@@ -275,7 +275,7 @@ def test_a_batchs_tombstones_share_its_horizon(log: KafkaLog) -> None:
     assert log.text() == "1..3[2:b=v]~100 4:z=1 5:c=back 6:y=1"
 
 
-def test_a_tombstone_beyond_the_clean_point_is_stamped(log: KafkaLog) -> None:
+def test_a_tombstone_after_the_clean_point_gets_its_horizon(log: KafkaLog) -> None:
     """A round early."""
     log.write("0:a=1 1:b=1 2:c 3:d=1 |")
     log.clean(keys_max=2, time_ms=1_000)
@@ -293,7 +293,7 @@ def test_statistics(log: KafkaLog) -> None:
     assert stats.invalid_messages_read == 0
 
 
-def test_a_dry_run_tells_what_the_map_holds(log: KafkaLog) -> None:
+def test_a_dry_run_returns_the_map(log: KafkaLog) -> None:
     """The worked example, with offsets from 0; a writing round returns no map."""
     log.write("0:1001=Privet 1:1002=Baker 2:1003=Milkman |")
     assert not log.clean().map
@@ -303,7 +303,7 @@ def test_a_dry_run_tells_what_the_map_holds(log: KafkaLog) -> None:
     assert (told.stats.map_keys, told.end_offset) == (2, 6)
 
 
-def test_of_a_large_map_the_lowest_offsets_are_told(log: KafkaLog) -> None:
+def test_a_large_map_is_returned_from_the_lowest_offset(log: KafkaLog) -> None:
     """As many as a person may want."""
     log.write(" ".join(f"{at}:k{at}=1" for at in range(1_500)) + " |")
     told = log.clean(dry_run=True, ledger_ids=[], keys_max=5_000)
@@ -355,9 +355,7 @@ def test_a_segment_may_lie_in_several_ledgers(log: KafkaLog) -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_an_index_that_is_full_ends_a_round_half_way_where_that_is_wanted(
-    log: KafkaLog, fails: bool
-) -> None:
+def test_kafkas_full_index_ends_a_cleaning_early(log: KafkaLog, fails: bool) -> None:
     """The segment before it stays, and the next round begins where this one did."""
     log.write("0:a=1 | 1:a=2 2:b=1 3:c=1 |")
     settings = {"index_interval_bytes": 0, "index_bytes_max": 16, "log_segment_bytes": 1}

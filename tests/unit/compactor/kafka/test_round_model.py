@@ -262,7 +262,7 @@ def _bytes_of(batch: Batch) -> bytes:
 @pytest.mark.usefixtures("tasks")
 @pytest.mark.parametrize("profile", [DOCUMENTED, KAFKA])
 @pytest.mark.parametrize("seed", range(6))
-def test_turns_leave_what_the_model_leaves(seed: int, profile: str, tmp_path: Path) -> None:
+def test_cleanings_equal_the_model(seed: int, profile: str, tmp_path: Path) -> None:
     """Batch by batch, with the facts and figures of each new segment."""
     both = Both(tmp_path, seed, profile)
     for _ in range(6):

@@ -35,13 +35,13 @@ def log(tmp_path: Path) -> KafkaLog:
         ({"ledgers_dir": "relative/ledgers"}, "absolute path"),
     ],
 )
-def test_a_plan_that_makes_no_sense(log: KafkaLog, fields: dict[str, Any], why: str) -> None:
+def test_an_invalid_plan_is_refused(log: KafkaLog, fields: dict[str, Any], why: str) -> None:
     """It is refused before anything is touched."""
     with pytest.raises(InvalidRequest, match=why):
         plan_tasks(log.plan(**fields), 2)
 
 
-def test_segments_that_do_not_follow_one_another(log: KafkaLog) -> None:
+def test_segments_with_gaps_between_them_are_refused(log: KafkaLog) -> None:
     log.segments[0].next_base_offset = 1
     with pytest.raises(InvalidRequest, match="do not follow"):
         plan_tasks(log.plan(), 2)
@@ -71,7 +71,7 @@ def test_a_damaged_header_is_named(log: KafkaLog) -> None:
         log.clean()
 
 
-def test_a_segment_of_several_ledgers(log: KafkaLog) -> None:
+def test_a_segment_in_several_ledgers(log: KafkaLog) -> None:
     """Its topic was unloaded meanwhile: it went on in another one."""
     first, second = log.segments
     first.files.extend(second.files)
