@@ -8,6 +8,8 @@ are rows and not Spark accumulators: a rerun task must not count twice.
 
 from __future__ import annotations
 
+import ctypes
+import functools
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -19,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
-from ledgerfold.compactor.job.freed_memory import return_freed
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.strategies.strategy import FragmentColumns
 from ledgerfold.storage.errors import LedgerfoldError
@@ -204,3 +205,22 @@ def _kinds(root: type[LedgerfoldError]) -> Iterator[type[LedgerfoldError]]:
         if "reason" in kind.__dict__:
             yield kind
         yield from _kinds(kind)
+
+
+def return_freed() -> None:
+    """Returns freed memory of this process to the system, as far as its allocators can.
+
+    Within a task, freed memory stays in the process, for the next column (session.py). Spark
+    alternates between its idle Python workers, of which there are more than cores: each would keep
+    as much memory as its largest task used.
+    """
+    pa.default_memory_pool().release_unused()
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+@functools.cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    """Returns glibc's function; None with another C library, which has none."""
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)
