@@ -23,6 +23,7 @@ import pyarrow as pa
 from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.strategies.strategy import FragmentColumns
+from ledgerfold.storage.error_codec import CLASSES
 from ledgerfold.storage.errors import LedgerfoldError
 
 # The bounds of Pulsar's CompactionRecord.
@@ -133,10 +134,7 @@ class Failure(NamedTuple):
 
     def error(self) -> LedgerfoldError:
         """Returns an error of the class with that reason, with the message only."""
-        found = next(
-            (kind for kind in _kinds(LedgerfoldError) if kind.reason == self.reason),
-            LedgerfoldError,
-        )
+        found = CLASSES.get(self.reason, LedgerfoldError)
         error = found.__new__(found, self.message)
         Exception.__init__(error, self.message)
         return error
@@ -198,13 +196,6 @@ def _as_stream(batch: pa.RecordBatch) -> bytes:
         stream.write_batch(batch)
     blob: bytes = sink.getvalue().to_pybytes()
     return blob
-
-
-def _kinds(root: type[LedgerfoldError]) -> Iterator[type[LedgerfoldError]]:
-    for kind in root.__subclasses__():
-        if "reason" in kind.__dict__:
-            yield kind
-        yield from _kinds(kind)
 
 
 def return_freed() -> None:
