@@ -101,7 +101,7 @@ class CleanerHandlers:
         cleaner, name = self._broker.cleaner, topic.name
         if not topic.config.is_compacted:
             answer.why_not = "its cleanup.policy is without compact"
-        elif cleaner.is_uncleanable(name):
+        elif cleaner.states.is_uncleanable(name):
             answer.why_not = f"left alone: {cleaner.states.uncleanable[name].why}"
         elif (state := cleaner.states.of(name)) is not None:
             answer.why_not = f"in the state {state}"
