@@ -38,7 +38,7 @@ _ALONE = re.compile(r"ledgerfold (?:compact --data|verify|repair)\b")
 _NEEDS_NONE = re.compile(r"(?!.*\bledgerfold )|.*ledgerfold what-if --(?:csv|jsonl)\b", re.DOTALL)
 # A program's Spark that ends soon: as the compactor's (compactor/job/session.py).
 _SHORT_SPARK = (
-    'PYSPARK_SUBMIT_ARGS="--driver-java-options \'-XX:TieredStopAtLevel=1 -XX:+UseSerialGC\' '
+    "PYSPARK_SUBMIT_ARGS=\"--driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' "
     '--conf spark.ui.enabled=false pyspark-shell" '
 )
 _PRINTS = re.compile(r"print\(.*\)  # (.*)")
