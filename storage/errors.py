@@ -66,14 +66,16 @@
         ├── AlreadyClosed
         └── Overloaded               a bound was reached
 
-Each class has a `reason`, a stable name that is sent in google.rpc.ErrorInfo, and `retryable`. The
-attributes hold the data; the message is built from them and says what to do. The gRPC code of each
-reason is in ledgerfold/rpc_errors.py. Users import all of it from `ledgerfold.errors`.
+Each class has a `reason`, a stable name that is sent in google.rpc.ErrorInfo, and `retryable`. A
+reason that a class does not state is the class's own name. The attributes hold the data; the
+message is built from them and says what to do. The gRPC code of each reason is in
+ledgerfold/rpc_errors.py. Users import all of it from `ledgerfold.errors`.
 """
 
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import ClassVar
@@ -90,6 +92,16 @@ class LedgerfoldError(Exception):
     # True if the error came over the wire; else this process raised it.
     from_broker: bool = False
 
+    def __init_subclass__(cls) -> None:
+        """Gives the classes of this module their reasons.
+
+        >>> TopicNotFound.reason, KafkaError.reason
+        ('TOPIC_NOT_FOUND', 'KAFKA')
+        """
+        if "reason" not in cls.__dict__ and cls.__module__ == __name__:
+            words = re.findall("[A-Z][a-z]*", cls.__name__.removesuffix("Error"))
+            cls.reason = "_".join(words).upper()
+
     @property
     def message(self) -> str:
         return str(self)
@@ -98,19 +110,13 @@ class LedgerfoldError(Exception):
 class RequestError(LedgerfoldError):
     """The request cannot be served as it is; the same request will fail again."""
 
-    reason = "REQUEST"
-
 
 class InvalidRequest(RequestError):
     """A malformed name, frame, policy or position."""
 
-    reason = "INVALID_REQUEST"
-
 
 class UnknownStrategy(InvalidRequest):
     """A strategy of the broker that the worker does not know, because their builds differ."""
-
-    reason = "UNKNOWN_STRATEGY"
 
     def __init__(self, name: str, version: int, known: Mapping[str, int]) -> None:
         listed = ", ".join(f"{each!r} version {number}" for each, number in known.items())
@@ -125,8 +131,6 @@ class UnknownStrategy(InvalidRequest):
 class InvalidStrategy(InvalidRequest):
     """A user-defined strategy that cannot be used. `why` is a sentence without its full stop."""
 
-    reason = "INVALID_STRATEGY"
-
     def __init__(self, strategy: str, why: str) -> None:
         super().__init__(f"Strategy {strategy!r} cannot be used: {why}.")
         self.strategy, self.why = strategy, why
@@ -135,12 +139,8 @@ class InvalidStrategy(InvalidRequest):
 class StrategyNotAllowed(InvalidStrategy):
     """A strategy whose code no operator has allowed (ledgerfold/strategies/allowed.py)."""
 
-    reason = "STRATEGY_NOT_ALLOWED"
-
 
 class MessageTooLarge(InvalidRequest):
-    reason = "MESSAGE_TOO_LARGE"
-
     def __init__(self, size_bytes: int, messages: int, after_rebuild: int, most_bytes: int) -> None:
         what = "A message" if messages == 1 else f"A batch of {messages} messages"
         more = "" if messages == 1 else f", up to {after_rebuild} after a compaction removes some"
@@ -154,16 +154,12 @@ class MessageTooLarge(InvalidRequest):
 class WrongChecksum(InvalidRequest):
     """A message that was damaged between its client and the broker. Nothing was stored."""
 
-    reason = "WRONG_CHECKSUM"
-
 
 class LimitExceeded(InvalidRequest):
     """A number above a limit of the formats (docs/FORMATS.md, "Limits"). Nothing was written.
 
     `remedy`: sentences that say what to do.
     """
-
-    reason = "LIMIT_EXCEEDED"
 
     def __init__(self, what: str, found: int, most: int, remedy: str) -> None:
         super().__init__(f"{what}: {found:,}; the limit is {most:,}. {remedy}")
@@ -173,8 +169,6 @@ class LimitExceeded(InvalidRequest):
 class InvalidSchema(InvalidRequest):
     """A definition that is invalid for its type, or too complex. `why`: with its full stop."""
 
-    reason = "INVALID_SCHEMA"
-
     def __init__(self, type_: str, why: str) -> None:
         super().__init__(f"Invalid schema definition data for {type_} schema: {why}")
         self.type, self.why = type_, why
@@ -183,12 +177,8 @@ class InvalidSchema(InvalidRequest):
 class InvalidUrl(InvalidRequest):
     """A string that is not the address of a broker."""
 
-    reason = "INVALID_URL"
-
 
 class TopicNotFound(RequestError):
-    reason = "TOPIC_NOT_FOUND"
-
     def __init__(self, topic: str, why: str = "Create it, or publish to it, first.") -> None:
         super().__init__(f"Topic {topic} does not exist. {why}")
         self.topic = topic
@@ -196,8 +186,6 @@ class TopicNotFound(RequestError):
 
 class TopicIsPartitioned(TopicNotFound):
     """A partitioned topic, named where one of its partitions is needed."""
-
-    reason = "TOPIC_IS_PARTITIONED"
 
     def __init__(self, topic: str, partitions: int) -> None:
         RequestError.__init__(
@@ -209,65 +197,47 @@ class TopicIsPartitioned(TopicNotFound):
 
 
 class TopicExists(RequestError):
-    reason = "TOPIC_EXISTS"
-
     def __init__(self, topic: str) -> None:
         super().__init__(f"Topic {topic} already exists.")
         self.topic = topic
 
 
 class TenantNotFound(RequestError):
-    reason = "TENANT_NOT_FOUND"
-
     def __init__(self, tenant: str) -> None:
         super().__init__(f"Tenant {tenant!r} does not exist. Create it first.")
 
 
 class TenantExists(RequestError):
-    reason = "TENANT_EXISTS"
-
     def __init__(self, tenant: str) -> None:
         super().__init__(f"Tenant {tenant!r} already exists.")
 
 
 class NamespaceNotFound(RequestError):
-    reason = "NAMESPACE_NOT_FOUND"
-
     def __init__(self, namespace: str) -> None:
         super().__init__(f"Namespace {namespace!r} does not exist.")
 
 
 class NamespaceExists(RequestError):
-    reason = "NAMESPACE_EXISTS"
-
     def __init__(self, namespace: str) -> None:
         super().__init__(f"Namespace {namespace!r} already exists.")
 
 
 class SnapshotNotFound(RequestError):
-    reason = "SNAPSHOT_NOT_FOUND"
-
     def __init__(self, name: str) -> None:
         super().__init__(f"Snapshot {name!r} does not exist.")
 
 
 class SnapshotExists(RequestError):
-    reason = "SNAPSHOT_EXISTS"
-
     def __init__(self, name: str) -> None:
         super().__init__(f"Snapshot {name!r} already exists. Delete it, or choose another name.")
 
 
 class FaultNotFound(RequestError):
-    reason = "FAULT_NOT_FOUND"
-
     def __init__(self, id_: int) -> None:
         super().__init__(f"There is no fault {id_}: `ledgerfold faults list` shows all.")
 
 
 class TopicBusy(RequestError):
-    reason = "TOPIC_BUSY"
-
     def __init__(self, topic: str, producers: int, consumers: int) -> None:
         super().__init__(
             f"Topic {topic} has {counted(producers, 'connected producer')} and "
@@ -278,24 +248,18 @@ class TopicBusy(RequestError):
 
 
 class TopicTerminated(RequestError):
-    reason = "TOPIC_TERMINATED"
-
     def __init__(self, topic: str) -> None:
         super().__init__(f"Topic {topic} is terminated and accepts no more messages.")
         self.topic = topic
 
 
 class SubscriptionNotFound(RequestError):
-    reason = "SUBSCRIPTION_NOT_FOUND"
-
     def __init__(self, topic: str, subscription: str) -> None:
         super().__init__(f"Topic {topic} has no subscription {subscription!r}.")
         self.topic, self.subscription = topic, subscription
 
 
 class SubscriptionExists(RequestError):
-    reason = "SUBSCRIPTION_EXISTS"
-
     def __init__(self, topic: str, subscription: str) -> None:
         super().__init__(f"Topic {topic} already has a subscription {subscription!r}.")
         self.topic, self.subscription = topic, subscription
@@ -303,8 +267,6 @@ class SubscriptionExists(RequestError):
 
 class SubscriptionBusy(RequestError):
     """A conflict with another consumer of the subscription, which must be closed first."""
-
-    reason = "SUBSCRIPTION_BUSY"
 
     def __init__(self, topic: str, subscription: str, why: str) -> None:
         super().__init__(f"Subscription {subscription!r} of {topic}: {why}")
@@ -314,13 +276,9 @@ class SubscriptionBusy(RequestError):
 class InvalidHashRanges(RequestError):
     """Hash ranges of a Key_Shared consumer that are not valid, or that another consumer has."""
 
-    reason = "INVALID_HASH_RANGES"
-
 
 class NothingExpired(RequestError):
     """An expiry request without effect, which is reported as an error. Pulsar's HTTP 409."""
-
-    reason = "NOTHING_EXPIRED"
 
     def __init__(self, topic: str, subscription: str) -> None:
         super().__init__(
@@ -331,8 +289,6 @@ class NothingExpired(RequestError):
 
 
 class SchemaNotFound(RequestError):
-    reason = "SCHEMA_NOT_FOUND"
-
     def __init__(self, topic: str, version: int | None = None) -> None:
         what = "no schema" if version is None else f"no version {version} of a schema"
         super().__init__(f"{topic} has {what}. A producer, consumer or administrator adds one.")
@@ -342,20 +298,16 @@ class SchemaNotFound(RequestError):
 class IncompatibleSchema(RequestError):
     """A schema that the topic does not accept. `why`: with its full stop."""
 
-    reason = "INCOMPATIBLE_SCHEMA"
-
     def __init__(self, topic: str, why: str) -> None:
         super().__init__(f"{topic} does not accept the schema: {why}")
         self.topic, self.why = topic, why
 
 
 class NotAllowed(RequestError):
-    reason = "NOT_ALLOWED"
+    """A request that the state, or the kind, of its subject excludes."""
 
 
 class ProducerBusy(RequestError):
-    reason = "PRODUCER_BUSY"
-
     def __init__(self, topic: str, producer: str, why: str | None = None) -> None:
         super().__init__(
             f"Topic {topic} accepts no producer: {why}"
@@ -369,8 +321,6 @@ class ProducerBusy(RequestError):
 class ProducerFenced(RequestError):
     """A producer without access, because another one has it exclusively, or had it meanwhile."""
 
-    reason = "PRODUCER_FENCED"
-
     def __init__(self, topic: str, why: str) -> None:
         super().__init__(f"The producer has no access to {topic}: {why} Create a new producer.")
         self.topic, self.why = topic, why
@@ -378,8 +328,6 @@ class ProducerFenced(RequestError):
 
 class BacklogQuotaExceeded(RequestError):
     """A producer of a topic whose backlog is too large. Its messages fail."""
-
-    reason = "BACKLOG_QUOTA_EXCEEDED"
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -392,25 +340,18 @@ class BacklogQuotaExceeded(RequestError):
 class ProducerBlocked(BacklogQuotaExceeded):
     """A producer of a topic whose backlog is too large. It waits."""
 
-    reason = "PRODUCER_BLOCKED"
     retryable = True
 
 
 class AuthenticationFailed(RequestError):
     """The client has not proved who it is."""
 
-    reason = "AUTHENTICATION_FAILED"
-
 
 class AuthorizationFailed(RequestError):
     """The client's role has no permission for the request."""
 
-    reason = "AUTHORIZATION_FAILED"
-
 
 class AddressInUse(RequestError):
-    reason = "ADDRESS_IN_USE"
-
     def __init__(self, address: str, option: str) -> None:
         super().__init__(
             f"Another process listens on {address}. Stop it, or choose another port with {option}."
@@ -419,8 +360,6 @@ class AddressInUse(RequestError):
 
 class CompactionRunning(RequestError):
     """A request for a run while another run of the topic is in progress. Pulsar's HTTP 409."""
-
-    reason = "COMPACTION_RUNNING"
 
     def __init__(self, topic: str, run_number: int) -> None:
         super().__init__(
@@ -462,8 +401,6 @@ class KafkaError(RequestError):
     (87, 'InvalidRecordException', 'INVALID_RECORD')
     """
 
-    reason = "KAFKA"
-
     def __init__(self, kind: KafkaErrorKind, message: str) -> None:
         super().__init__(message)
         self.kafka_code, self.kafka_class = kind.code, kind.class_name
@@ -498,7 +435,7 @@ class RecordsRefused(KafkaError):
 
 
 class StorageError(LedgerfoldError):
-    reason = "STORAGE"
+    """An error of the disk or of the data."""
 
 
 _WAY_BACK = (
@@ -522,8 +459,6 @@ class Corruption(StorageError):
 
 
 class IncompatibleFormat(StorageError):
-    reason = "INCOMPATIBLE_FORMAT"
-
     def __init__(self, what: str, version: int, supported: str) -> None:
         super().__init__(
             f"{what} has format version {version}; this build reads {supported}. Use a newer build."
@@ -533,8 +468,6 @@ class IncompatibleFormat(StorageError):
 
 class UnknownFeatures(IncompatibleFormat):
     """A data directory of a later build. `features`: the unknown ones."""
-
-    reason = "UNKNOWN_FEATURES"
 
     def __init__(self, features: Sequence[str]) -> None:
         listed = ", ".join(map(repr, features))
@@ -548,8 +481,6 @@ class UnknownFeatures(IncompatibleFormat):
 
 class MetadataLost(StorageError):
     """Records of a topic that are missing while its entries exist. The topic is not served."""
-
-    reason = "METADATA_LOST"
 
     def __init__(self, topic: str, ledger_ids: Sequence[int]) -> None:
         folders = ", ".join(f"ledgers/{each}" for each in ledger_ids)
@@ -575,8 +506,6 @@ class MissingFile(StorageError):
 class CompactedLedgerDamaged(StorageError):
     """Damage of a compacted ledger. Affects only read-compacted subscriptions and readers."""
 
-    reason = "COMPACTED_LEDGER_DAMAGED"
-
     def __init__(self, topic: str, ledger_id: int, cause: StorageError) -> None:
         fact = getattr(cause, "fact", cause)
         super().__init__(
@@ -593,7 +522,6 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 class DiskFailure(StorageError):
     """A write or sync that failed. Unacknowledged data may be lost; the file is no longer used."""
 
-    reason = "DISK_FAILURE"
     # False if the data cannot be found after a crash. (Not sent over the wire.)
     may_be_durable: bool = True
 
@@ -631,8 +559,6 @@ def _advice(error: int | None) -> str:
 
 
 class DirectoryLocked(StorageError):
-    reason = "DIRECTORY_LOCKED"
-
     def __init__(
         self,
         path: str,
@@ -646,6 +572,8 @@ class DirectoryLocked(StorageError):
 class CompactionError(LedgerfoldError):
     """An error of a run."""
 
+    reason = LedgerfoldError.reason
+
 
 class CompactionFailed(CompactionError):
     """A failed run; the old view stays in use, and a new run may succeed.
@@ -653,7 +581,6 @@ class CompactionFailed(CompactionError):
     `worker_died`: the worker ended, which may have a cause outside the run.
     """
 
-    reason = "COMPACTION_FAILED"
     retryable = True
     worker_died = False
 
@@ -665,14 +592,12 @@ class CompactionFailed(CompactionError):
 class SegmentIndexFull(CompactionFailed):
     """A full segment index, where Kafka's defect is emulated. Earlier segments are in place."""
 
-    reason = "SEGMENT_INDEX_FULL"
     retryable = False
 
 
 class StrategyFailed(CompactionFailed):
     """A failure in a strategy's code: the same run would fail again. The old view stays in use."""
 
-    reason = "STRATEGY_FAILED"
     retryable = False
 
     def __init__(self, name: str, at: str, why: str) -> None:
@@ -681,18 +606,15 @@ class StrategyFailed(CompactionFailed):
 
 
 class CompactionCancelled(CompactionError):
-    reason = "COMPACTION_CANCELLED"
+    """A run that was ended on request."""
 
 
 class CompactionFenced(CompactionError):
-    reason = "COMPACTION_FENCED"
     retryable = True
 
 
 class EntryTooLarge(CompactionError):
     """An entry that would exceed the limit after a run. The same run would fail again."""
-
-    reason = "ENTRY_TOO_LARGE"
 
     def __init__(self, path: str, position: str, size_bytes: int, most_bytes: int) -> None:
         super().__init__(
@@ -704,12 +626,10 @@ class EntryTooLarge(CompactionError):
 
 
 class CompactorUnavailable(CompactionError):
-    reason = "COMPACTOR_UNAVAILABLE"
     retryable = True
 
 
 class CompactionQueueFull(CompactionError):
-    reason = "COMPACTION_QUEUE_FULL"
     retryable = True
 
     def __init__(self, queued: int) -> None:
@@ -721,26 +641,24 @@ class CompactionQueueFull(CompactionError):
 
 
 class ServiceError(LedgerfoldError):
-    reason = "SERVICE"
     retryable = True
 
 
 class Unavailable(ServiceError):
-    reason = "UNAVAILABLE"
+    """No connection, or a broker that is stopping; a retry may help."""
 
 
 class Moved(ServiceError):
-    reason = "MOVED"
+    """A topic that was unloaded, or a subscription that moved: connect again."""
 
 
 class Timeout(ServiceError, TimeoutError):
-    reason = "TIMEOUT"
+    """A call that took longer than it may."""
 
 
 class AlreadyClosed(ServiceError):
-    reason = "ALREADY_CLOSED"
     retryable = False
 
 
 class Overloaded(ServiceError):
-    reason = "OVERLOADED"
+    """A bound that was reached."""

@@ -9,17 +9,13 @@ named in one sentence: settings that only Pulsar has, and unknown ones.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.broker.cli.pulsar_listeners import (
-    INTERNAL_LISTENER,
-    parse_listeners,
-    with_internal,
-)
 from ledgerfold.broker.cli.pulsar_security import NAMES as SECURITY_NAMES
 from ledgerfold.broker.cli.pulsar_security import with_security
 from ledgerfold.broker.cli.settings_files import read_properties
@@ -69,6 +65,41 @@ def _boolean(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise InvalidRequest(f"{name}={text[:100]}: must be true or false.")
     return text.lower() == "true"
+
+
+INTERNAL_LISTENER = "internalListenerName"
+LISTENERS_MAX = 100
+_LISTENER = re.compile(r"(?P<name>[-.\w]+):(?P<scheme>[-+.\w]+)://(?P<address>[^\s/,]+:\d{1,5})/?")
+
+
+def parse_listeners(setting: str, text: str, scheme: str = "pulsar") -> dict[str, str]:
+    """Returns the addresses by the listeners' names, as `advertisedListeners` has them; ignores
+    those of other protocols. Source: Pulsar's MultipleListenerValidator. Raises InvalidRequest.
+
+    >>> parse_listeners("advertisedListeners", "in:pulsar://10.0.0.1:6650,out:pulsar://b.org:6650")
+    {'in': '10.0.0.1:6650', 'out': 'b.org:6650'}
+    """
+    parts, found = text.split(","), dict[str, str]()
+    if len(parts) > LISTENERS_MAX:
+        raise InvalidRequest(f"{setting} has {len(parts)} parts; the maximum is {LISTENERS_MAX}.")
+    for part in parts:
+        match = _LISTENER.fullmatch(part.strip())
+        if match is None:
+            raise InvalidRequest(
+                f"{setting}: {part[:100]!r} is not NAME:pulsar://HOST:PORT, separated by commas."
+            )
+        if match["scheme"] == scheme:
+            if match["name"] in found:
+                raise InvalidRequest(f"{setting}: {match['name']!r} has two addresses.")
+            found[match["name"]] = match["address"]
+    return found
+
+
+def with_internal(listeners: Mapping[str, str], name: str) -> dict[str, str]:
+    """Returns the listeners with the internal one first. Raises InvalidRequest."""
+    if name not in listeners:
+        raise InvalidRequest(f"{INTERNAL_LISTENER}={name[:100]} is not in advertisedListeners.")
+    return {name: listeners[name], **listeners}
 
 
 # The field of BrokerSettings that a setting sets, or of its `store`, and the parser of its value.

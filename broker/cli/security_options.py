@@ -7,7 +7,8 @@ ledgerfold serve --data DIR --tls-cert server.pem --tls-key server.key \\
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.verbs import argument, flag, group
 from ledgerfold.storage.paths import absolute_path
@@ -52,16 +53,11 @@ SECURITY = group(
 def security_of(options: argparse.Namespace) -> SecuritySettings:
     from ledgerfold.broker.common.security_settings import SecuritySettings
 
-    return SecuritySettings(
-        tls_cert=options.tls_cert,
-        tls_key=options.tls_key,
-        tls_client_ca=options.tls_client_ca,
-        token_secret_key=options.token_secret_key,
-        token_public_key=options.token_public_key,
-        token_auth_claim=options.token_auth_claim,
-        token_audience=options.token_audience,
-        token_audience_claim=options.token_audience_claim,
-        superuser_roles=options.superuser_roles,
-        protects_metrics=not options.metrics_for_all,
-        insecure=options.insecure,
-    )
+    named = options_named_as(SecuritySettings, options)
+    return SecuritySettings(**named, protects_metrics=not options.metrics_for_all)
+
+
+def options_named_as(settings: type[Any], options: argparse.Namespace) -> dict[str, Any]:
+    """Returns the options that have the name of a field of `settings`, a dataclass."""
+    names = [each.name for each in fields(settings)]
+    return {name: getattr(options, name) for name in names if hasattr(options, name)}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from ledgerfold.broker.cli.kafka.config import KAFKA_CONFIG, serve_config
 from ledgerfold.broker.cli.pulsar_config import PULSAR_CONFIG, with_pulsar_config
-from ledgerfold.broker.cli.security_options import SECURITY, security_of
+from ledgerfold.broker.cli.security_options import SECURITY, options_named_as, security_of
 from ledgerfold.broker.cli.topics.serve_options import (
     ALLOW_STRATEGY,
     EMULATION_OPTIONS,
@@ -259,23 +260,11 @@ def _serve(options: argparse.Namespace) -> int:
     given = {name: value for name, value in store.items() if value is not None}
     strategy, service = strategy_and_service_of(options)
     strategy = strategy or CompactionStrategy(name=DEFAULT)
-    settings = BrokerSettings(
-        data_dir=options.data,
-        listen=options.listen,
-        metrics_listen=options.metrics_listen,
-        admin_listen=options.admin_listen,
+    named = BrokerSettings(data_dir=options.data, **options_named_as(BrokerSettings, options))
+    settings = replace(
+        named,
         ui_listen=options.ui,
-        ui_writes=options.ui_writes,
         ui_names=options.ui_host,
-        pulsar_listen=options.pulsar_listen,
-        pulsar_advertise=options.pulsar_advertise,
-        retain_null_key=options.retain_null_key,
-        compactor=options.compactor,
-        spark_master=options.spark_master,
-        compactor_nice=options.compactor_nice,
-        ready_file=options.ready_file,
-        log_level=options.log_level,
-        streams_max=options.streams_max,
         segment_garbage_max=options.compaction_segment_garbage_max,
         compaction_threshold_bytes=options.compaction_threshold,
         retention_ms=options.retention_time,
@@ -287,14 +276,10 @@ def _serve(options: argparse.Namespace) -> int:
         strategy_timeout_ms=options.strategy_timeout,
         strategy_memory_bytes=options.strategy_memory,
         emulation=emulation_of(options),
-        schema_compatibility=options.schema_compatibility,
-        schema_validation_enforced=options.schema_validation_enforced,
         allow_auto_update_schema=not options.no_schema_auto_update,
         kafka_config=serve_config(options),
         compaction_monitor_interval_ms=options.compaction_monitor_interval,
         test_clock_start_ms=options.test_clock,
-        allow_reset=options.allow_reset,
-        allow_faults=options.allow_faults,
         security=security_of(options),
         message_bytes_max=options.max_message_size,
         unsent_bytes_max=options.unsent_max,

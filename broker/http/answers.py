@@ -48,7 +48,7 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response. The default is the answer to a change: no content."""
+    """A response. The default has no content."""
 
     status: int = NO_CONTENT
     body: bytes = b""

@@ -141,24 +141,22 @@ class TenantVerbs:
             raise Refusal(404, "Tenant does not exist")
         return shown({"adminRoles": list(record.admin_roles), "allowedClusters": [CLUSTER]})
 
-    async def create_tenant(self, request: Request) -> Answer:
+    async def create_tenant(self, request: Request) -> None:
         name = request.names["tenant"]
         _check_valid(name, "Tenant name is not valid")
         roles = _roles(request.body)
         if self._namespaces.tenant(name) is not None:
             raise Refusal(409, "Tenant already exist")
         await self._namespaces.put_tenant(name, roles)
-        return Answer()
 
-    async def update_tenant(self, request: Request) -> Answer:
+    async def update_tenant(self, request: Request) -> None:
         name = request.names["tenant"]
         roles = _roles(request.body)
         if self._namespaces.tenant(name) is None:
             raise Refusal(404, f"Tenant {name} not found")
         await self._namespaces.put_tenant(name, roles)
-        return Answer()
 
-    async def delete_tenant(self, request: Request) -> Answer:
+    async def delete_tenant(self, request: Request) -> None:
         name = request.names["tenant"]
         if request.flag("force"):
             raise Refusal(405, "Broker doesn't allow forced deletion of tenants")
@@ -166,7 +164,6 @@ class TenantVerbs:
             raise Refusal(404, "Tenant doesn't exist")
         if not await self._namespaces.delete_tenant(name):
             raise Refusal(409, "The tenant still has active namespaces")
-        return Answer()
 
     async def namespaces(self, request: Request) -> Answer:
         tenant = request.names["tenant"]
@@ -174,16 +171,15 @@ class TenantVerbs:
             raise Refusal(404, "Tenant not found")
         return shown(self._namespaces.names(tenant))
 
-    async def create_namespace(self, request: Request) -> Answer:
+    async def create_namespace(self, request: Request) -> None:
         _check_valid(request.names["namespace"], "Namespace name is not valid")
         if self._namespaces.tenant(request.names["tenant"]) is None:
             raise Refusal(404, "Tenant does not exist")
         _check_no_policies(request.body)
         if not await self._namespaces.create(request.namespace):
             raise Refusal(409, "Namespace already exists")
-        return Answer()
 
-    async def delete_namespace(self, request: Request) -> Answer:
+    async def delete_namespace(self, request: Request) -> None:
         name = request.namespace
         if request.flag("force"):
             raise Refusal(405, "Broker doesn't allow forced deletion of namespaces")
@@ -191,7 +187,6 @@ class TenantVerbs:
             raise Refusal(404, f"Namespace {name} does not exist.")
         if not await self._namespaces.delete(name):
             raise Refusal(409, "Cannot delete non empty namespace")
-        return Answer()
 
     async def topics(self, request: Request) -> Answer:
         check_exists(self._broker, request.namespace)

@@ -21,7 +21,7 @@ def guarded(guard: Guard, route: Route) -> Route:
     if need is Need.NOTHING or (path == "/metrics" and not guard.protects_metrics):
         return route
 
-    async def checked(request: Request) -> Answer:
+    async def checked(request: Request) -> Answer | None:
         header = request.headers.get("Authorization")
         caller = guard.caller(Credentials.of_header(header, request.certificate_role))
         of_cursor = request.names.get("subscription") == COMPACTION_CURSOR

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, whole_number
-from ledgerfold.broker.http.cluster import CLUSTER, check_exists
+from ledgerfold.broker.http.cluster import CLUSTER
 from ledgerfold.broker.http.quotas import (
     parse_delays,
     parse_quota,
@@ -23,12 +23,10 @@ from ledgerfold.broker.http.quotas import (
     shown_quotas,
 )
 from ledgerfold.broker.http.routes import Route
-from ledgerfold.broker.http.schema_policies import schema_policies
-from ledgerfold.broker.http.topics import NAMESPACE, TOPIC, named_topic
-from ledgerfold.broker.rpc.admin import PolicyHandlers
+from ledgerfold.broker.http.schema_policies import PolicyCalls, flag_in, schema_policies
+from ledgerfold.broker.http.topics import NAMESPACE, TOPIC
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.deduplication import is_deduplicated
-from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.records_pb2 import Policies
 
 _MINUTE_MS, _MEGABYTE = 60_000, 1024 * 1024
@@ -149,21 +147,7 @@ def policy_routes(broker: Broker) -> list[Route]:
     return routes
 
 
-class PolicyVerbs:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._policies = PolicyHandlers(broker)
-
-    def _scope(self, request: Request) -> admin_pb2.PolicyScope:
-        if "topic" in request.names:
-            return admin_pb2.PolicyScope(topic=named_topic(self._broker, request))
-        check_exists(self._broker, request.namespace)
-        return admin_pb2.PolicyScope(namespace=request.namespace)
-
-    async def _of(self, scope: admin_pb2.PolicyScope, *, applied: bool) -> Policies:
-        wanted = admin_pb2.GetPoliciesRequest(scope=scope, applied=applied)
-        return (await self._policies.get(wanted)).policies
-
+class PolicyVerbs(PolicyCalls):
     async def get(self, policy: Policy, request: Request) -> Answer:
         scope = self._scope(request)
         policies = await self._of(scope, applied=request.flag("applied"))
@@ -174,23 +158,19 @@ class PolicyVerbs:
         in_force.MergeFrom(policies)
         return shown(policy.show(in_force))
 
-    async def set(self, policy: Policy, request: Request) -> Answer:
+    async def set(self, policy: Policy, request: Request) -> None:
         scope, body = self._scope(request), request.body
         if body is None:
             body = request.query.get(policy.path)
         if body is None and policy.path != "retention" and "topic" not in request.names:
             raise Refusal(400, "The request entity cannot be empty.")
         if body is None:
-            return await self.remove(policy, request)
-        changes = policy.parse(body)
-        await self._policies.update(admin_pb2.UpdatePoliciesRequest(scope=scope, set=changes))
-        return Answer()
+            await self.remove(policy, request)
+        else:
+            await self._update(scope, policy.parse(body))
 
-    async def remove(self, policy: Policy, request: Request) -> Answer:
-        scope = self._scope(request)
-        wanted = admin_pb2.UpdatePoliciesRequest(scope=scope, remove=policy.fields)
-        await self._policies.update(wanted)
-        return Answer()
+    async def remove(self, policy: Policy, request: Request) -> None:
+        await self._update(self._scope(request), remove=policy.fields)
 
     async def of_namespace(self, request: Request) -> Answer:
         """Shows the policies of a namespace that exist here, under Pulsar's names."""
@@ -224,19 +204,13 @@ class PolicyVerbs:
     async def deduplication(self, request: Request) -> Answer:
         return shown(is_deduplicated(await self._of(self._scope(request), applied=True)))
 
-    async def set_deduplication(self, request: Request) -> Answer:
+    async def set_deduplication(self, request: Request) -> None:
         scope = self._scope(request)
-        if not isinstance(request.body, bool):
-            raise Refusal(400, "The value must be true or false.")
-        changes = Policies(deduplication=request.body)
-        await self._policies.update(admin_pb2.UpdatePoliciesRequest(scope=scope, set=changes))
-        return Answer()
+        await self._update(scope, Policies(deduplication=flag_in(request.body)))
 
-    async def remove_deduplication(self, request: Request) -> Answer:
+    async def remove_deduplication(self, request: Request) -> None:
         """Returns to the broker's value, which is on."""
-        scope, fields = self._scope(request), ("deduplication",)
-        await self._policies.update(admin_pb2.UpdatePoliciesRequest(scope=scope, remove=fields))
-        return Answer()
+        await self._update(self._scope(request), remove=["deduplication"])
 
     async def quotas(self, request: Request) -> Answer:
         scope, applied = self._scope(request), request.flag("applied")
@@ -244,15 +218,12 @@ class PolicyVerbs:
         applied = applied or scope.WhichOneof("scope") == "namespace"
         return shown(shown_quotas(await self._of(scope, applied=applied)))
 
-    async def set_quota(self, request: Request) -> Answer:
+    async def set_quota(self, request: Request) -> None:
         scope = self._scope(request)
         if request.body is None:
-            return await self.remove_quota(request)
-        changes = parse_quota(quota_field(request), request.body)
-        await self._policies.update(admin_pb2.UpdatePoliciesRequest(scope=scope, set=changes))
-        return Answer()
+            await self.remove_quota(request)
+        else:
+            await self._update(scope, parse_quota(quota_field(request), request.body))
 
-    async def remove_quota(self, request: Request) -> Answer:
-        scope, name = self._scope(request), quota_field(request)
-        await self._policies.update(admin_pb2.UpdatePoliciesRequest(scope=scope, remove=[name]))
-        return Answer()
+    async def remove_quota(self, request: Request) -> None:
+        await self._update(self._scope(request), remove=[quota_field(request)])

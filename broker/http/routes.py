@@ -19,7 +19,8 @@ from urllib.parse import unquote
 from ledgerfold.broker.common.names import NON_PERSISTENT, PERSISTENT
 from ledgerfold.broker.http.answers import Answer, Refusal, Request
 
-Verb = Callable[[Request], Awaitable[Answer]]
+# None is the answer to a change: no content.
+Verb = Callable[[Request], Awaitable[Answer | None]]
 Route = tuple[str, str, Verb]
 ADMIN = "/admin/v2"
 

@@ -6,6 +6,7 @@ not set. Sources: Pulsar's NamespacesBase and PersistentTopicsBase, as observed 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown
@@ -58,7 +59,9 @@ def _shown_strategy(policies: Policies) -> str | None:
     return strategy_name(policies.schema_compatibility_strategy) if is_set else None
 
 
-class SchemaPolicyVerbs:
+class PolicyCalls:
+    """The calls of broker/rpc that verbs about policies make."""
+
     def __init__(self, broker: Broker) -> None:
         self._broker, self._policies = broker, PolicyHandlers(broker)
 
@@ -68,54 +71,62 @@ class SchemaPolicyVerbs:
         check_exists(self._broker, request.namespace)
         return admin_pb2.PolicyScope(namespace=request.namespace)
 
-    async def _of(self, request: Request) -> Policies:
-        scope, applied = self._scope(request), request.flag("applied")
+    async def _of(self, scope: admin_pb2.PolicyScope, *, applied: bool) -> Policies:
         wanted = admin_pb2.GetPoliciesRequest(scope=scope, applied=applied)
         return (await self._policies.get(wanted)).policies
 
     async def _update(
-        self, request: Request, values: Policies | None = None, remove: str = ""
-    ) -> Answer:
-        names = [remove] if remove else []
-        scope = self._scope(request)
-        wanted = admin_pb2.UpdatePoliciesRequest(scope=scope, set=values, remove=names)
+        self,
+        scope: admin_pb2.PolicyScope,
+        values: Policies | None = None,
+        remove: Sequence[str] = (),
+    ) -> None:
+        wanted = admin_pb2.UpdatePoliciesRequest(scope=scope, set=values, remove=remove)
         await self._policies.update(wanted)
-        return Answer()
+
+
+class SchemaPolicyVerbs(PolicyCalls):
+    async def _asked(self, request: Request) -> Policies:
+        return await self._of(self._scope(request), applied=request.flag("applied"))
 
     async def strategy(self, request: Request) -> Answer:
-        found = _shown_strategy(await self._of(request))
+        found = _shown_strategy(await self._asked(request))
         return shown(found or (None if "topic" in request.names else _UNDEFINED))
 
-    async def set_strategy(self, request: Request) -> Answer:
+    async def set_strategy(self, request: Request) -> None:
         if request.body in (None, _UNDEFINED):
-            return await self.remove_strategy(request)
+            await self.remove_strategy(request)
+            return
         if not isinstance(request.body, str):
             raise Refusal(400, "A schema compatibility strategy must be a string.")
         try:
             strategy = SchemaCompatibilityStrategy.Name(strategy_number(request.body))
         except InvalidRequest as error:
             raise Refusal(412, error.message) from None
-        return await self._update(request, Policies(schema_compatibility_strategy=strategy))
+        values = Policies(schema_compatibility_strategy=strategy)
+        await self._update(self._scope(request), values)
 
-    async def remove_strategy(self, request: Request) -> Answer:
-        return await self._update(request, remove=_STRATEGY)
+    async def remove_strategy(self, request: Request) -> None:
+        await self._update(self._scope(request), remove=[_STRATEGY])
 
     async def enforced(self, request: Request) -> Answer:
-        return shown((await self._of(request)).schema_validation_enforced)
+        return shown((await self._asked(request)).schema_validation_enforced)
 
-    async def set_enforced(self, request: Request) -> Answer:
-        values = Policies(schema_validation_enforced=_flag(request.body))
-        return await self._update(request, values)
+    async def set_enforced(self, request: Request) -> None:
+        values = Policies(schema_validation_enforced=flag_in(request.body))
+        await self._update(self._scope(request), values)
 
     async def updates(self, request: Request) -> Answer:
-        policies = await self._of(request)
+        policies = await self._asked(request)
         return shown(schema_policies(policies)["is_allow_auto_update_schema"])
 
-    async def set_updates(self, request: Request) -> Answer:
-        return await self._update(request, Policies(allow_auto_update_schema=_flag(request.body)))
+    async def set_updates(self, request: Request) -> None:
+        values = Policies(allow_auto_update_schema=flag_in(request.body))
+        await self._update(self._scope(request), values)
 
 
-def _flag(body: Any) -> bool:
+def flag_in(body: Any) -> bool:
+    """Raises Refusal."""
     if not isinstance(body, bool):
         raise Refusal(400, "The value must be true or false.")
     return body

@@ -112,7 +112,7 @@ class AdminServer:
             query, body = _query(path.query), await _body(request)
             parsed = Request(names, query, body, request.headers, certificate_role(request))
             async with asyncio.timeout(REQUEST_S):
-                return await verb(parsed)
+                return await verb(parsed) or Answer()
         except Refusal as refusal:
             return refused(refusal.status, refusal.reason)
         except LedgerfoldError as error:

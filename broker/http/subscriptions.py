@@ -78,7 +78,7 @@ class SubscriptionVerbs:
         response = await self._subscriptions.list_names(wanted)
         return shown(list(response.subscriptions))
 
-    async def create(self, request: Request) -> Answer:
+    async def create(self, request: Request) -> None:
         names, body = self._names(request), request.body
         if is_non_persistent(names["topic"]):
             why = "Create subscription on non-persistent topic can only be done through client"
@@ -90,48 +90,42 @@ class SubscriptionVerbs:
         start = _LATEST if body in (None, "", {}) else start_at(body)
         wanted = admin_pb2.CreateSubscriptionRequest(start=start, **names)
         await self._subscriptions.create(wanted)
-        return Answer()
 
-    async def delete(self, request: Request) -> Answer:
+    async def delete(self, request: Request) -> None:
         names, force = self._names(request), request.flag("force")
         wanted = data_pb2.UnsubscribeRequest(force=force, **names)
         await unsubscribe(self._broker, wanted)
-        return Answer()
 
-    async def skip_all(self, request: Request) -> Answer:
+    async def skip_all(self, request: Request) -> None:
         names = self._names(request)
         await self._subscriptions.clear_backlog(admin_pb2.ClearBacklogRequest(**names))
-        return Answer()
 
-    async def skip(self, request: Request) -> Answer:
+    async def skip(self, request: Request) -> None:
         names, count = self._names(request), request.number("count")
         wanted = admin_pb2.SkipMessagesRequest(entries=count, **names)
         with answering(InvalidRequest, 400):
             await self._subscriptions.skip_messages(wanted)
-        return Answer()
 
-    async def reset_to_time(self, request: Request) -> Answer:
+    async def reset_to_time(self, request: Request) -> None:
         start = StartPosition(publish_time_ms=request.number("timestamp"))
-        return await self._reset(request, start)
+        await self._reset(request, start)
 
-    async def reset_to_id(self, request: Request) -> Answer:
+    async def reset_to_id(self, request: Request) -> None:
         if self._broker.partitions.count(named_topic(self._broker, request)):
             raise Refusal(405, "Reset-cursor at position is not allowed for partitioned-topic")
         is_excluded = isinstance(request.body, dict) and request.body.get("isExcluded") is True
-        return await self._reset(request, start_at(request.body, inclusive=not is_excluded))
+        await self._reset(request, start_at(request.body, inclusive=not is_excluded))
 
-    async def _reset(self, request: Request, start: StartPosition) -> Answer:
+    async def _reset(self, request: Request, start: StartPosition) -> None:
         names = self._names(request)
         wanted = admin_pb2.ResetCursorRequest(
             topic=names["topic"], subscription=names["subscription"], start=start
         )
         await self._subscriptions.reset_cursor(wanted)
-        return Answer()
 
-    async def expire(self, request: Request) -> Answer:
+    async def expire(self, request: Request) -> None:
         names, seconds = self._names(request), request.number("seconds")
         if not 0 < seconds < 2**31:
             raise Refusal(400, "The age of the messages to expire must be 1 second or more.")
         wanted = admin_pb2.ExpireMessagesRequest(older_than_ms=seconds * 1000, **names)
         await self._subscriptions.expire_messages(wanted)
-        return Answer()

@@ -132,18 +132,16 @@ class TopicVerbs:
             return shown(self._broker.non_persistent.listed(request.namespace))
         return shown(self._broker.names.listed(request.namespace))
 
-    async def create(self, request: Request) -> Answer:
+    async def create(self, request: Request) -> None:
         name = self._name(request)
         _check_no_properties(request.body)
         with answering(NotAllowed, 412):
             await self._topics.create(admin_pb2.CreateTopicRequest(topic=name))
-        return Answer()
 
-    async def delete(self, request: Request) -> Answer:
+    async def delete(self, request: Request) -> None:
         name, force = full_topic(request.topic), request.flag("force")
         with answering(NotAllowed, 409):
             await self._topics.delete(admin_pb2.DeleteTopicRequest(topic=name, force=force))
-        return Answer()
 
     async def stats(self, request: Request) -> Answer:
         name = self._name(request)
@@ -154,29 +152,26 @@ class TopicVerbs:
         wanted = admin_pb2.GetTopicInternalStatsRequest(topic=self._name(request))
         return _document(await self._topics.internal_stats(wanted))
 
-    async def unload(self, request: Request) -> Answer:
+    async def unload(self, request: Request) -> None:
         await self._topics.unload(admin_pb2.UnloadTopicRequest(topic=self._name(request)))
-        return Answer()
 
-    async def unload_namespace(self, request: Request) -> Answer:
+    async def unload_namespace(self, request: Request) -> None:
         check_exists(self._broker, request.namespace)
         listed, in_memory = self._broker.names.listed, self._broker.non_persistent.listed
         for name in listed(request.namespace) + in_memory(request.namespace):
             # A topic that was deleted meanwhile needs no unload.
             if self._broker.exists(name) or name in listed(request.namespace):
                 await self._topics.unload(admin_pb2.UnloadTopicRequest(topic=name))
-        return Answer()
 
     async def trim(self, request: Request) -> Answer:
         await self._topics.trim(admin_pb2.TrimTopicRequest(topic=self._name(request)))
         return Answer(200)
 
-    async def truncate(self, request: Request) -> Answer:
+    async def truncate(self, request: Request) -> None:
         name = self._name(request)
         if is_non_persistent(name):
             raise Refusal(412, "unsupport truncate")
         await self._topics.truncate(admin_pb2.TruncateTopicRequest(topic=name))
-        return Answer()
 
     async def terminate(self, request: Request) -> Answer:
         name = self._name(request)
@@ -201,10 +196,9 @@ class TopicVerbs:
         )
         return shown(id_document((await self._topics.message_id_by_timestamp(wanted)).message_id))
 
-    async def compact(self, request: Request) -> Answer:
+    async def compact(self, request: Request) -> None:
         wanted = admin_pb2.TriggerCompactionRequest(topic=self._name(request))
         await self._compaction.trigger(wanted)
-        return Answer()
 
     async def compaction_status(self, request: Request) -> Answer:
         wanted = admin_pb2.GetCompactionStatusRequest(topic=self._name(request))
@@ -232,7 +226,7 @@ class PartitionVerbs:
         prefix = f"{request.names['domain']}://"
         return shown([each for each in names if each.startswith(prefix)])
 
-    async def create(self, request: Request) -> Answer:
+    async def create(self, request: Request) -> None:
         name, body = self._name(request), request.body
         if isinstance(body, dict):
             _check_no_properties(body.get("properties"))
@@ -246,9 +240,8 @@ class PartitionVerbs:
             )
         wanted = admin_pb2.CreatePartitionedTopicRequest(topic=name, partitions=count)
         await self._partitions.create(wanted)
-        return Answer()
 
-    async def grow(self, request: Request) -> Answer:
+    async def grow(self, request: Request) -> None:
         name = self._name(request)
         count = whole_number("The number of partitions", request.body)
         if not self._broker.partitions.count(name):
@@ -258,7 +251,6 @@ class PartitionVerbs:
         wanted = admin_pb2.UpdatePartitionedTopicRequest(topic=name, partitions=count)
         with answering(InvalidRequest, 422):
             await self._partitions.grow(wanted)
-        return Answer()
 
     async def metadata(self, request: Request) -> Answer:
         wanted = admin_pb2.GetPartitionedTopicMetadataRequest(topic=self._name(request))
@@ -271,12 +263,11 @@ class PartitionVerbs:
             count = 0
         return shown({"partitions": count, "deleted": False})
 
-    async def delete(self, request: Request) -> Answer:
+    async def delete(self, request: Request) -> None:
         name, force = full_topic(request.topic), request.flag("force")
         wanted = admin_pb2.DeletePartitionedTopicRequest(topic=name, force=force)
         with answering(NotAllowed, 409):
             await self._partitions.delete(wanted)
-        return Answer()
 
     async def stats(self, request: Request) -> Answer:
         name = self._partitioned(request)

@@ -7,13 +7,13 @@ question at a time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from ledgerfold.broker.common.sizes import format_size
 from ledgerfold.broker.http.answers import Refusal, whole_number
 from ledgerfold.broker.page.asked import Asked
-from ledgerfold.broker.page.plot import LINES_MAX, lines_plot
 from ledgerfold.broker.page.rendering import Page, duration
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
 from ledgerfold.broker.rpc.existing import recorded_name
@@ -30,9 +30,12 @@ from ledgerfold.v1.what_if_pb2 import (
     WhatIfRequest,
 )
 
-REPLAYS_MAX = LINES_MAX
+LINES_MAX = REPLAYS_MAX = 8
 SIZE_UNITS = {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 TIME_UNITS_MS = {"minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
+# Of plots.
+_SIDE = 1000
+_STEPS = (1, 2, 5)
 RATIO_SETTING, LAG_SETTING = "min.cleanable.dirty.ratio", "min.compaction.lag.ms"
 
 
@@ -159,3 +162,81 @@ def _label(replay: Replay | CleaningReplay) -> str:
 def _strategy_label(strategy: CompactionStrategy) -> str:
     settings = ",".join(f"{name}={value}" for name, value in sorted(strategy.settings.items()))
     return strategy.name + (f":{settings}" if settings else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`number`: its colour, from 0."""
+
+    name: str
+    points: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A mark of an axis. `at` in percent from the top, or from the left."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """`begin_ms` and `end_ms`: the times at its sides."""
+
+    lines: Sequence[Line]
+    sizes: Sequence[Tick]
+    begin_ms: int
+    end_ms: int
+
+
+def lines_plot(series: Sequence[tuple[str, Sequence[tuple[int, int]]]]) -> Plot | None:
+    """Draws series of (time in ms, bytes), in a square of 1000 by 1000 that a browser stretches.
+    None: there is nothing to draw. Pure.
+
+    >>> plot = lines_plot([("now", [(0, 10), (5, 20)])])
+    >>> plot.lines[0].points
+    '0,500 1000,500 1000,0'
+    >>> [each.text for each in plot.sizes]
+    ['20 B', '15 B', '10 B', '5 B', '0 B']
+
+    A size holds until the next point, so lines have steps. Bound: LINES_MAX lines.
+    """
+    series = [each for each in series if each[1]][:LINES_MAX]
+    if not series:
+        return None
+    times = [time for _, points in series for time, _ in points]
+    begin, end = min(times), max(times)
+    top = max(1, *(size for _, points in series for _, size in points))
+    lines = [
+        Line(name, _steps(points, begin, max(1, end - begin), top), number)
+        for number, (name, points) in enumerate(series)
+    ]
+    return Plot(lines, _ticks(top), begin, end)
+
+
+def _steps(points: Sequence[tuple[int, int]], begin: int, span: int, top: int) -> str:
+    corners, before = list[str](), ""
+    for time, size in points:
+        x, y = round(_SIDE * (time - begin) / span), round(_SIDE * (1 - size / top))
+        if before:
+            corners.append(f"{x},{before}")
+        corners.append(f"{x},{y}")
+        before = str(y)
+    corners.append(f"{_SIDE},{before}")
+    # Equal neighbours draw nothing.
+    return " ".join(each for at, each in enumerate(corners) if not at or each != corners[at - 1])
+
+
+def _ticks(top: int) -> list[Tick]:
+    """Returns at most six round sizes, from the top down to 0."""
+    unit = 1024 ** max(0, (top.bit_length() - 1) // 10)
+    step = next(
+        size
+        for power in range(4)
+        for base in _STEPS
+        if (size := base * 10**power * unit) * 5 >= top
+    )
+    sizes = range(step * (top // step), -1, -step)
+    return [Tick(round(100 * (1 - size / top), 2), format_size(size)) for size in sizes]

@@ -14,14 +14,13 @@ from weakref import WeakKeyDictionary
 from ledgerfold.broker.common.shielding import run_to_completion
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.pulsar.batch_acks import BatchAcks
-from ledgerfold.broker.pulsar.consumer_options import options_of
+from ledgerfold.broker.pulsar.consumer_options import options_of, start_at, start_of
 from ledgerfold.broker.pulsar.delivery import AnySubscription, AttachedConsumer
 from ledgerfold.broker.pulsar.frames import command, message_id
 from ledgerfold.broker.pulsar.from_native import bits_of
 from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS, known_topic
 from ledgerfold.broker.pulsar.schemas import check_consumer, takes_any
-from ledgerfold.broker.pulsar.starts import start_at, start_of
 from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
 from ledgerfold.broker.subscriptions.lifecycle import (
     connect_consumer,

@@ -26,7 +26,7 @@ from ledgerfold.broker.rpc.admin_schemas import SchemaHandlers
 from ledgerfold.broker.rpc.admin_state import StateHandlers
 from ledgerfold.broker.rpc.admin_subscriptions import SubscriptionHandlers
 from ledgerfold.broker.rpc.admin_topics import TopicHandlers
-from ledgerfold.broker.rpc.handlers import Handler
+from ledgerfold.broker.rpc.handlers import Handler, calls_of
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.v1 import admin_pb2
@@ -38,13 +38,6 @@ _COMPACTOR_KNOWN_SECONDS = 10.0
 
 def admin_calls(broker: Broker) -> dict[str, Handler]:
     """Returns the handlers by their names in the wire contract."""
-    topics = TopicHandlers(broker)
-    partitioned = PartitionedTopicHandlers(broker)
-    subscriptions = SubscriptionHandlers(broker)
-    policies = PolicyHandlers(broker)
-    schemas = SchemaHandlers(broker)
-    compaction = CompactionHandlers(broker)
-    clock = ClockHandlers(broker)
 
     async def get_broker_info(
         request: admin_pb2.GetBrokerInfoRequest,
@@ -57,48 +50,19 @@ def admin_calls(broker: Broker) -> dict[str, Handler]:
 
     return {
         "GetBrokerInfo": get_broker_info,
-        "CreateTopic": topics.create,
-        "DeleteTopic": topics.delete,
-        "ListTopics": topics.list_names,
-        "GetTopicStats": topics.stats,
-        "GetTopicInternalStats": topics.internal_stats,
-        "UnloadTopic": topics.unload,
-        "TrimTopic": topics.trim,
-        "TruncateTopic": topics.truncate,
-        "TerminateTopic": topics.terminate,
-        "GetMessageIdByTimestamp": topics.message_id_by_timestamp,
-        "CreatePartitionedTopic": partitioned.create,
-        "UpdatePartitionedTopic": partitioned.grow,
-        "GetPartitionedTopicMetadata": partitioned.metadata,
-        "ListPartitionedTopics": partitioned.list_names,
-        "DeletePartitionedTopic": partitioned.delete,
-        "GetPartitionedTopicStats": partitioned.stats,
-        "CreateSubscription": subscriptions.create,
-        "ListSubscriptions": subscriptions.list_names,
-        "ExpireMessages": subscriptions.expire_messages,
-        "ResetCursor": subscriptions.reset_cursor,
-        "SkipMessages": subscriptions.skip_messages,
-        "ClearBacklog": subscriptions.clear_backlog,
-        **NamespaceHandlers(broker).calls(),
-        **PermissionHandlers(broker).calls(),
-        "GetPolicies": policies.get,
-        "UpdatePolicies": policies.update,
-        "GetSchema": schemas.get,
-        "ListSchemas": schemas.list_all,
-        "PutSchema": schemas.put,
-        "DeleteSchema": schemas.delete,
-        "CheckSchema": schemas.check,
-        "TriggerCompaction": compaction.trigger,
-        "GetCompactionStatus": compaction.status,
-        "WatchCompaction": compaction.watch,
-        "CancelCompaction": compaction.cancel,
-        "ListRuns": compaction.list_runs,
-        "Explain": compaction.explain,
-        "WhatIf": compaction.what_if,
-        "GetClock": clock.get,
-        "MoveClock": clock.move,
-        **StateHandlers(broker).calls(),
-        **FaultHandlers(broker).calls(),
+        **calls_of(
+            TopicHandlers(broker),
+            PartitionedTopicHandlers(broker),
+            SubscriptionHandlers(broker),
+            NamespaceHandlers(broker),
+            PermissionHandlers(broker),
+            PolicyHandlers(broker),
+            SchemaHandlers(broker),
+            CompactionHandlers(broker),
+            ClockHandlers(broker),
+            StateHandlers(broker),
+            FaultHandlers(broker),
+        ),
     }
 
 
@@ -160,9 +124,7 @@ class PolicyHandlers:
         return admin_pb2.GetPoliciesResponse(policies=of(name, applied=request.applied))
 
     @runs_to_completion
-    async def update(
-        self, request: admin_pb2.UpdatePoliciesRequest
-    ) -> admin_pb2.UpdatePoliciesResponse:
+    async def update(self, request: admin_pb2.UpdatePoliciesRequest) -> None:
         kind, name = _scope(request.scope)
         if kind == "namespace" and self._broker.metadata.namespace(name) is None:
             check_namespace(name)
@@ -173,7 +135,6 @@ class PolicyHandlers:
             await self._policies.update_topic(topic, request.set, request.remove)
         else:
             await self._policies.update_namespace(name, request.set, request.remove)
-        return admin_pb2.UpdatePoliciesResponse()
 
 
 def _scope(scope: admin_pb2.PolicyScope) -> tuple[str, str]:

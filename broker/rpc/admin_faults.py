@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ledgerfold.broker.common.names import full_topic
 from ledgerfold.broker.faults.faults import allowed
-from ledgerfold.broker.rpc.handlers import Handler
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import NotAllowed
 from ledgerfold.v1 import admin_pb2
@@ -15,15 +14,6 @@ class FaultHandlers:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-
-    def calls(self) -> dict[str, Handler]:
-        """Returns the handlers by their names in the wire contract."""
-        return {
-            "AddFault": self.add,
-            "ListFaults": self.listed,
-            "RemoveFault": self.remove,
-            "ClearFaults": self.clear,
-        }
 
     async def add(self, request: admin_pb2.AddFaultRequest) -> admin_pb2.AddFaultResponse:
         """Raises InvalidRequest, LimitExceeded, NotAllowed for a Kafka topic."""

@@ -23,21 +23,15 @@ class PartitionedTopicHandlers:
         self._broker = broker
 
     @runs_to_completion
-    async def create(
-        self, request: admin_pb2.CreatePartitionedTopicRequest
-    ) -> admin_pb2.CreatePartitionedTopicResponse:
+    async def create(self, request: admin_pb2.CreatePartitionedTopicRequest) -> None:
         name = full_topic(request.topic)
         kafka = dict(request.kafka.values) if request.HasField("kafka") else None
         await self._broker.create_partitioned_topic(name, request.partitions, kafka)
-        return admin_pb2.CreatePartitionedTopicResponse()
 
     @runs_to_completion
-    async def grow(
-        self, request: admin_pb2.UpdatePartitionedTopicRequest
-    ) -> admin_pb2.UpdatePartitionedTopicResponse:
+    async def grow(self, request: admin_pb2.UpdatePartitionedTopicRequest) -> None:
         name = recorded_name(self._broker, request.topic)
         await self._broker.grow_partitioned_topic(name, request.partitions)
-        return admin_pb2.UpdatePartitionedTopicResponse()
 
     async def metadata(
         self, request: admin_pb2.GetPartitionedTopicMetadataRequest
@@ -56,13 +50,10 @@ class PartitionedTopicHandlers:
         return admin_pb2.ListPartitionedTopicsResponse(topics=topics)
 
     @runs_to_completion
-    async def delete(
-        self, request: admin_pb2.DeletePartitionedTopicRequest
-    ) -> admin_pb2.DeletePartitionedTopicResponse:
+    async def delete(self, request: admin_pb2.DeletePartitionedTopicRequest) -> None:
         name = recorded_name(self._broker, request.topic)
         broker, force = self._broker, request.force
         await retry_with_reserve(broker.store, lambda: broker.delete_partitioned_topic(name, force))
-        return admin_pb2.DeletePartitionedTopicResponse()
 
     async def stats(
         self, request: admin_pb2.GetPartitionedTopicStatsRequest

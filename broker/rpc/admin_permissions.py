@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ledgerfold.broker.common.names import full_topic, namespace_of, parse_namespace
-from ledgerfold.broker.rpc.handlers import Handler
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import InvalidRequest, NamespaceNotFound
 from ledgerfold.v1 import admin_pb2
@@ -12,14 +11,6 @@ from ledgerfold.v1 import admin_pb2
 class PermissionHandlers:
     def __init__(self, broker: Broker) -> None:
         self._namespaces = broker.namespaces
-
-    def calls(self) -> dict[str, Handler]:
-        """Returns the handlers by their names in the wire contract."""
-        return {
-            "GetPermissions": self.get,
-            "GrantPermission": self.grant,
-            "RevokePermission": self.revoke,
-        }
 
     async def get(
         self, request: admin_pb2.GetPermissionsRequest
@@ -31,21 +22,15 @@ class PermissionHandlers:
             found = self._namespaces.permissions.of_topic(topic)
         return admin_pb2.GetPermissionsResponse(grants=found)
 
-    async def grant(
-        self, request: admin_pb2.GrantPermissionRequest
-    ) -> admin_pb2.GrantPermissionResponse:
+    async def grant(self, request: admin_pb2.GrantPermissionRequest) -> None:
         """Raises InvalidRequest, NamespaceNotFound, LimitExceeded, StorageError."""
         namespace, topic = self._scope(request.scope)
         await self._namespaces.permissions.grant(namespace, topic, request.role, request.actions)
-        return admin_pb2.GrantPermissionResponse()
 
-    async def revoke(
-        self, request: admin_pb2.RevokePermissionRequest
-    ) -> admin_pb2.RevokePermissionResponse:
+    async def revoke(self, request: admin_pb2.RevokePermissionRequest) -> None:
         """Raises InvalidRequest, NamespaceNotFound, StorageError."""
         namespace, topic = self._scope(request.scope)
         await self._namespaces.permissions.revoke(namespace, topic, request.role)
-        return admin_pb2.RevokePermissionResponse()
 
     def _scope(self, scope: admin_pb2.PolicyScope) -> tuple[str, str]:
         """Returns the namespace, and the full name of the topic or ""."""

@@ -5,7 +5,6 @@ They are implemented in broker/topics/reset.py and broker/topics/snapshots.py.
 
 from __future__ import annotations
 
-from ledgerfold.broker.rpc.handlers import Handler
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.reset import reset
 from ledgerfold.broker.topics.snapshots import BrokerSnapshots
@@ -15,16 +14,6 @@ from ledgerfold.v1 import admin_pb2
 class StateHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker, self._snapshots = broker, BrokerSnapshots(broker)
-
-    def calls(self) -> dict[str, Handler]:
-        """Returns the handlers by their names in the wire contract."""
-        return {
-            "Reset": self.reset,
-            "SaveSnapshot": self.save,
-            "ListSnapshots": self.listed,
-            "RestoreSnapshot": self.restore,
-            "DeleteSnapshot": self.delete,
-        }
 
     async def reset(self, request: admin_pb2.ResetRequest) -> admin_pb2.ResetResponse:
         """Raises NotAllowed, MetadataLost, StorageError."""
@@ -48,9 +37,6 @@ class StateHandlers:
         restored = await self._snapshots.restore(request.name)
         return admin_pb2.RestoreSnapshotResponse(snapshot=restored)
 
-    async def delete(
-        self, request: admin_pb2.DeleteSnapshotRequest
-    ) -> admin_pb2.DeleteSnapshotResponse:
+    async def delete(self, request: admin_pb2.DeleteSnapshotRequest) -> None:
         """Raises NotAllowed, InvalidRequest, SnapshotNotFound, StorageError."""
         await self._snapshots.delete(request.name)
-        return admin_pb2.DeleteSnapshotResponse()

@@ -37,9 +37,7 @@ class SubscriptionHandlers:
         self._broker = broker
 
     @runs_to_completion
-    async def create(
-        self, request: admin_pb2.CreateSubscriptionRequest
-    ) -> admin_pb2.CreateSubscriptionResponse:
+    async def create(self, request: admin_pb2.CreateSubscriptionRequest) -> None:
         name = request.subscription
         if name == COMPACTION_CURSOR:
             raise NotAllowed(f"{name} is reserved for compaction. Trigger a compaction instead.")
@@ -50,7 +48,6 @@ class SubscriptionHandlers:
         now_ms = self._broker.clock_ms()
         for topic in topics:
             await create_subscription(topic, name, request.start, created_ms=now_ms)
-        return admin_pb2.CreateSubscriptionResponse()
 
     async def list_names(
         self, request: admin_pb2.ListSubscriptionsRequest
@@ -96,9 +93,7 @@ class SubscriptionHandlers:
         return await cursor_operations.expire_all(topic, request.older_than_ms)
 
     @runs_to_completion
-    async def reset_cursor(
-        self, request: admin_pb2.ResetCursorRequest
-    ) -> admin_pb2.ResetCursorResponse:
+    async def reset_cursor(self, request: admin_pb2.ResetCursorRequest) -> None:
         to = request.WhichOneof("to")
         if to is None:
             raise InvalidRequest("Name a message id, or a time before now.")
@@ -118,7 +113,6 @@ class SubscriptionHandlers:
                 await seek_subscription(topic, request.subscription, start)
 
         await on_each(self._names(request.topic), reset)
-        return admin_pb2.ResetCursorResponse()
 
     @runs_to_completion
     async def skip_messages(

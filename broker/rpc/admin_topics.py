@@ -38,16 +38,14 @@ class TopicHandlers:
         self._broker = broker
 
     @runs_to_completion
-    async def create(self, request: admin_pb2.CreateTopicRequest) -> admin_pb2.CreateTopicResponse:
+    async def create(self, request: admin_pb2.CreateTopicRequest) -> None:
         kafka = dict(request.kafka.values) if request.HasField("kafka") else None
         await self._broker.create_topic(full_topic(request.topic), kafka)
-        return admin_pb2.CreateTopicResponse()
 
     @runs_to_completion
-    async def delete(self, request: admin_pb2.DeleteTopicRequest) -> admin_pb2.DeleteTopicResponse:
+    async def delete(self, request: admin_pb2.DeleteTopicRequest) -> None:
         name, force = recorded_name(self._broker, request.topic), request.force
         await retry_with_reserve(self._broker.store, lambda: self._broker.delete_topic(name, force))
-        return admin_pb2.DeleteTopicResponse()
 
     async def list_names(
         self, request: admin_pb2.ListTopicsRequest
@@ -88,10 +86,9 @@ class TopicHandlers:
         return admin_pb2.GetTopicInternalStatsResponse(json=json.dumps(document))
 
     @runs_to_completion
-    async def unload(self, request: admin_pb2.UnloadTopicRequest) -> admin_pb2.UnloadTopicResponse:
+    async def unload(self, request: admin_pb2.UnloadTopicRequest) -> None:
         for name in existing_names(self._broker, request.topic):
             await self._broker.unload_topic(name)
-        return admin_pb2.UnloadTopicResponse()
 
     @runs_to_completion
     async def trim(self, request: admin_pb2.TrimTopicRequest) -> admin_pb2.TrimTopicResponse:
@@ -99,16 +96,13 @@ class TopicHandlers:
         return admin_pb2.TrimTopicResponse(ledgers_removed=sum(removed))
 
     @runs_to_completion
-    async def truncate(
-        self, request: admin_pb2.TruncateTopicRequest
-    ) -> admin_pb2.TruncateTopicResponse:
+    async def truncate(self, request: admin_pb2.TruncateTopicRequest) -> None:
         name = persistent_topic(request.topic, "truncated")
         names = self._broker.partitions.names(name)
         broker = self._broker
         await retry_with_reserve(
             broker.store, lambda: on_each(names, lambda x: truncate_topic(broker, x))
         )
-        return admin_pb2.TruncateTopicResponse()
 
     @runs_to_completion
     async def terminate(

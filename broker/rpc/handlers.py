@@ -2,9 +2,9 @@
 
   add_generic_rpc_handlers((service_handlers(SERVICE, {"GetClock": get_clock, ...}),))
 
-A handler takes the request and returns the response, or yields the responses. For a call whose
-client streams it takes the call's context instead: frames are raw bytes then
-(broker/wire/frames.py). An error raised by a handler ends its call (ledgerfold/rpc_errors.py).
+A handler takes the request and returns the response, None for an empty one, or yields the
+responses. For a call whose client streams it takes the call's context instead: frames are raw bytes
+then (broker/wire/frames.py). An error raised by a handler ends its call (ledgerfold/rpc_errors.py).
 """
 
 from __future__ import annotations
@@ -24,8 +24,29 @@ from ledgerfold.broker.wire.frames import FRAME_BYTES_MAX
 from ledgerfold.rpc_errors import abort_on_error
 from ledgerfold.rpc_texts import cut_texts, take_request
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.v1 import admin_pb2, kafka_pb2
 
 Handler = Callable[[Any], Any]
+_CALLS = {
+    method.input_type.name: method.name
+    for contract in (admin_pb2, kafka_pb2)
+    for service in contract.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
+
+
+def calls_of(*served: object) -> dict[str, Handler]:
+    """Returns the public methods of the objects by the names of their calls in the wire contract.
+
+    A method serves the call whose request it takes, by the type of its parameter `request`.
+    """
+    return {
+        _CALLS[request.rpartition(".")[2]]: getattr(each, name)
+        for each in served
+        for name, method in vars(type(each)).items()
+        if not name.startswith("_")
+        if (request := getattr(method, "__annotations__", {}).get("request"))
+    }
 
 
 def service_handlers(
@@ -49,6 +70,9 @@ def service_handlers(
 def _method_handler(
     method: MethodDescriptor, handler: Handler, outgoing: Outgoing, guarded: GuardedMethod
 ) -> grpc.RpcMethodHandler[Any, Any]:
+    answer_type = GetMessageClass(method.output_type)
+    empty = answer_type()
+
     async def exchange(_: object, context: Any) -> None:
         async with abort_on_error(context), guarded.stream(context) as checked:
             with outgoing.stream():
@@ -68,13 +92,15 @@ def _method_handler(
             request = _parsed(method, data)
             guarded.check(caller, request)
             response = await handler(request)
+            if response is None:
+                return empty
             if response.ByteSize() > FRAME_BYTES_MAX:
                 cut_texts(response)
             return response
 
     if method.client_streaming:
         return grpc.stream_stream_rpc_method_handler(exchange)
-    serialize = GetMessageClass(method.output_type).SerializeToString
+    serialize = answer_type.SerializeToString
     if method.server_streaming:
         return grpc.unary_stream_rpc_method_handler(yield_responses, None, serialize)
     return grpc.unary_unary_rpc_method_handler(respond, None, serialize)

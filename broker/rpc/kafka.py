@@ -10,8 +10,8 @@ from ledgerfold.broker.kafka.log.aborted import take_over
 from ledgerfold.broker.kafka.log.begin_segment import begin_segment
 from ledgerfold.broker.kafka.partition import Appended, TakenOver
 from ledgerfold.broker.kafka.producers.producer import Origin
-from ledgerfold.broker.rpc.handlers import Handler
-from ledgerfold.broker.rpc.kafka_cleaner import cleaner_calls
+from ledgerfold.broker.rpc.handlers import Handler, calls_of
+from ledgerfold.broker.rpc.kafka_cleaner import CleanerHandlers
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_topic import PAGE_BYTES, KafkaTopic
 from ledgerfold.broker.topics.kafka_truncation import truncate_log
@@ -30,18 +30,7 @@ _EPOCH_MAX = 2**15 - 1
 
 def kafka_calls(broker: Broker) -> dict[str, Handler]:
     """Returns the handlers by their names in the wire contract."""
-    handlers = KafkaHandlers(broker)
-    return {
-        "InitProducerId": handlers.init_producer_id,
-        "Append": handlers.append,
-        "EndTransaction": handlers.end_transaction,
-        "DescribeLog": handlers.describe_log,
-        "RollSegment": handlers.roll_segment,
-        "SetLogStart": handlers.set_log_start,
-        "TruncateLog": handlers.truncate_log,
-        "SetHighWatermark": handlers.set_high_watermark,
-        **cleaner_calls(broker),
-    }
+    return calls_of(KafkaHandlers(broker), CleanerHandlers(broker))
 
 
 class KafkaHandlers:

@@ -13,7 +13,6 @@ from ledgerfold.broker.kafka.config.broker_settings import BROKER_SETTINGS
 from ledgerfold.broker.kafka.config.settings import Setting, Value, text_of
 from ledgerfold.broker.kafka.config.topic_settings import TOPIC_SETTINGS
 from ledgerfold.broker.kafka.partition import Partition
-from ledgerfold.broker.rpc.handlers import Handler
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_settings import (
     change_broker_config,
@@ -26,20 +25,6 @@ from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.v1 import kafka_pb2
 
 _NO_CHECKPOINT = -1
-
-
-def cleaner_calls(broker: Broker) -> dict[str, Handler]:
-    """Returns the handlers by their names in the wire contract."""
-    handlers = CleanerHandlers(broker)
-    return {
-        "GetKafkaConfig": handlers.get_config,
-        "SetKafkaConfig": handlers.set_config,
-        "PlanCleaning": handlers.plan,
-        "Clean": handlers.clean,
-        "RunRetention": handlers.retain,
-        "GetCleaner": handlers.get_cleaner,
-        "SetCleaning": handlers.set_cleaning,
-    }
 
 
 class CleanerHandlers:
@@ -71,15 +56,12 @@ class CleanerHandlers:
         return kafka_pb2.GetKafkaConfigResponse(entries=entries)
 
     @runs_to_completion
-    async def set_config(
-        self, request: kafka_pb2.SetKafkaConfigRequest
-    ) -> kafka_pb2.SetKafkaConfigResponse:
+    async def set_config(self, request: kafka_pb2.SetKafkaConfigRequest) -> None:
         changes: dict[str, str | None] = {**request.set, **dict.fromkeys(request.unset)}
         if request.topic:
             await change_config(self._broker, persistent_topic(request.topic), changes)
         else:
             await change_broker_config(self._broker, changes)
-        return kafka_pb2.SetKafkaConfigResponse()
 
     # -- the cleaner -----------------------------------------------------------------------
 
@@ -119,7 +101,7 @@ class CleanerHandlers:
         cleaner, name = self._broker.cleaner, topic.name
         if not topic.config.is_compacted:
             answer.why_not = "its cleanup.policy is without compact"
-        elif cleaner.is_uncleanable(name):
+        elif cleaner.states.is_uncleanable(name):
             answer.why_not = f"left alone: {cleaner.states.uncleanable[name].why}"
         elif (state := cleaner.states.of(name)) is not None:
             answer.why_not = f"in the state {state}"

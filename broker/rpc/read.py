@@ -16,7 +16,7 @@ from ledgerfold.broker.topics.non_persistent_topic import IS_NON_PERSISTENT, Non
 from ledgerfold.broker.topics.reader import Reader, ReaderOptions
 from ledgerfold.broker.topics.stream_reader import Checked, Entries, Notice, Sought, Step
 from ledgerfold.broker.topics.topic import Topic
-from ledgerfold.broker.wire.frames import encode_read
+from ledgerfold.broker.wire.frames import encode_entries
 from ledgerfold.storage.codec import check_readable, last_batch_index
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.storage.partition_names import partition_index
@@ -95,7 +95,7 @@ def _frames(steps: list[Step] | None, reads_pulsar_entries: bool) -> deque[bytes
 def _frame(step: Step) -> bytes:
     match step:
         case Entries(entries):
-            return encode_read([entry.data for entry in entries])
+            return encode_entries([entry.data for entry in entries])
         case Checked(check_ids, True):
             response = data_pb2.ReadResponse(more_check_ids=check_ids)
         case Checked(check_ids):

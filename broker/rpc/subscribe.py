@@ -119,16 +119,13 @@ async def seek(broker: Broker, request: data_pb2.SeekRequest) -> data_pb2.SeekRe
 
 
 @runs_to_completion
-async def unsubscribe(
-    broker: Broker, request: data_pb2.UnsubscribeRequest
-) -> data_pb2.UnsubscribeResponse:
+async def unsubscribe(broker: Broker, request: data_pb2.UnsubscribeRequest) -> None:
     """Deletes a cursor, or one on each partition; returns when that is durable.
 
     Deleting `__compaction` disables compaction.
     """
     names = broker.partitions.names(full_topic(request.topic))
     await on_each(names, lambda name: _unsubscribe(broker, name, request))
-    return data_pb2.UnsubscribeResponse()
 
 
 async def _unsubscribe(broker: Broker, name: str, request: data_pb2.UnsubscribeRequest) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ledgerfold.broker.kafka.cleaner.cleaner import Cleaner
+from ledgerfold.broker.stats.subscription import counters
 from ledgerfold.broker.topics.kafka_reader import KafkaReader
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 
@@ -17,11 +18,7 @@ from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 def kafka_stats(topic: KafkaTopic) -> dict[str, Any]:
     """Returns `topics stats`. Counters start when the topic is loaded."""
     return {
-        "msgInCounter": topic.messages_in,
-        "bytesInCounter": topic.bytes_in,
-        "averageMsgSize": topic.bytes_in / topic.messages_in if topic.messages_in else 0.0,
-        "msgOutCounter": topic.messages_out,
-        "bytesOutCounter": topic.bytes_out,
+        **counters(topic),
         "storageSize": size_bytes(topic),
         # Kafka topics have no subscriptions.
         "backlogSize": 0,

@@ -11,7 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 from ledgerfold.broker.common.given_names import shown
-from ledgerfold.broker.stats.subscription import describe_consumer
+from ledgerfold.broker.stats.subscription import (
+    counters,
+    describe_consumers,
+    traffic_of,
+)
 from ledgerfold.broker.subscriptions.non_persistent import NonPersistentSubscription
 from ledgerfold.broker.topics.non_persistent_topic import NonPersistentTopic
 
@@ -23,11 +27,7 @@ def non_persistent_stats(topic: NonPersistentTopic) -> dict[str, Any]:
         shown(name): _describe(each, now_ms) for name, each in topic.subscriptions.items()
     }
     return {
-        "msgInCounter": topic.messages_in,
-        "bytesInCounter": topic.bytes_in,
-        "averageMsgSize": topic.bytes_in / topic.messages_in if topic.messages_in else 0.0,
-        "msgOutCounter": topic.messages_out,
-        "bytesOutCounter": topic.bytes_out,
+        **counters(topic),
         "storageSize": 0,
         "backlogSize": 0,
         "msgDropRate": sum(each["msgDropRate"] for each in subscriptions.values()),
@@ -48,24 +48,16 @@ def non_persistent_stats(topic: NonPersistentTopic) -> dict[str, Any]:
 
 
 def _describe(subscription: NonPersistentSubscription, now_ms: int) -> dict[str, Any]:
-    traffic, dropped = subscription.traffic_before, subscription.dropped
-    consumers, active = subscription.consumers, subscription.active_consumer
-    for consumer in consumers:
-        traffic = traffic.plus(consumer.traffic)
-    stats: dict[str, Any] = {
+    dropped = subscription.dropped
+    return {
         "msgBacklog": 0,
         "unackedMessages": 0,
-        **traffic.stats(),
+        **traffic_of(subscription).stats(),
         "msgDropRate": dropped.per_second(now_ms),
         "msgDropCounter": dropped.total,
         "isDurable": subscription.is_durable,
-        "consumers": [describe_consumer(each) for each in consumers],
+        **describe_consumers(subscription),
     }
-    if subscription.type is not None:
-        stats["type"] = str(subscription.type)
-    if active is not None:
-        stats["activeConsumerName"] = active.name
-    return stats
 
 
 def non_persistent_internal_stats(topic: NonPersistentTopic) -> dict[str, Any]:

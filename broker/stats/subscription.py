@@ -15,34 +15,55 @@ from ledgerfold.broker.common.traffic import Peer, Traffic
 from ledgerfold.broker.log.backlog import LedgerSums
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.subscriptions.consumer import Consumer
+from ledgerfold.broker.subscriptions.non_persistent import NonPersistentSubscription
 from ledgerfold.broker.subscriptions.subscription import Subscription
+from ledgerfold.broker.topics.loaded_topic import ServedTopic
 from ledgerfold.broker.topics.reader import Reader
 from ledgerfold.storage.entry import Position
 
 
 def describe(subscription: Subscription, sums: LedgerSums | None = None) -> dict[str, Any]:
-    consumers = subscription.consumers
-    active = subscription.active_consumer
-    backlog = subscription.backlog_entries(sums)
-    traffic = subscription.traffic_before
-    for consumer in consumers:
-        traffic = traffic.plus(consumer.traffic)
-    stats: dict[str, Any] = {
+    consumers, backlog = subscription.consumers, subscription.backlog_entries(sums)
+    return {
         "msgBacklog": backlog,
         "msgBacklogNoDelayed": max(0, backlog - subscription.delayed_entries),
         "msgDelayed": subscription.delayed_entries,
         "unackedMessages": sum(each.state.unacked_messages for each in consumers),
-        **traffic.stats(),
+        **traffic_of(subscription).stats(),
         "totalMsgExpired": subscription.entries_expired,
         "lastExpireTimestamp": subscription.expired_ms,
         "isDurable": subscription.is_durable,
         "nonContiguousDeletedMessagesRanges": subscription.cursor.range_count,
-        "consumers": [describe_consumer(each) for each in consumers],
+        **describe_consumers(subscription),
     }
+
+
+def counters(topic: ServedTopic) -> dict[str, Any]:
+    """Returns what topics of all kinds count. Averages are over all messages since the load."""
+    return {
+        "msgInCounter": topic.messages_in,
+        "bytesInCounter": topic.bytes_in,
+        "averageMsgSize": topic.bytes_in / topic.messages_in if topic.messages_in else 0.0,
+        "msgOutCounter": topic.messages_out,
+        "bytesOutCounter": topic.bytes_out,
+    }
+
+
+def traffic_of(subscription: Subscription | NonPersistentSubscription) -> Traffic:
+    """Returns the traffic to all consumers, including disconnected ones."""
+    traffic = subscription.traffic_before
+    for consumer in subscription.consumers:
+        traffic = traffic.plus(consumer.traffic)
+    return traffic
+
+
+def describe_consumers(subscription: Subscription | NonPersistentSubscription) -> dict[str, Any]:
+    """Describes the connected consumers, with their type and the active one, if there are."""
+    stats: dict[str, Any] = {"consumers": list(map(describe_consumer, subscription.consumers))}
     if subscription.type is not None:
         stats["type"] = str(subscription.type)
-    if active is not None:
-        stats["activeConsumerName"] = active.name
+    if subscription.active_consumer is not None:
+        stats["activeConsumerName"] = subscription.active_consumer.name
     return stats
 
 

@@ -24,6 +24,7 @@ from ledgerfold.broker.common.traffic import iso_time
 from ledgerfold.broker.compaction.history import CompactionStats
 from ledgerfold.broker.log.backlog import LedgerSums
 from ledgerfold.broker.stats.subscription import (
+    counters,
     describe,
     describe_cursor,
     describe_reader,
@@ -58,11 +59,7 @@ def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
     for reader in topic.readers:
         subscriptions[reader.subscription] = describe_reader(reader)
     return {
-        "msgInCounter": topic.messages_in,
-        "bytesInCounter": topic.bytes_in,
-        "averageMsgSize": topic.bytes_in / topic.messages_in if topic.messages_in else 0.0,
-        "msgOutCounter": topic.messages_out,
-        "bytesOutCounter": topic.bytes_out,
+        **counters(topic),
         "storageSize": sums.size_bytes,
         "backlogSize": sums.estimated_bytes_after(min(durable)) if durable else 0,
         "publishers": [

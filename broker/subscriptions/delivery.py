@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ledgerfold.broker.common.clock import Clock, Timer
-from ledgerfold.broker.common.outgoing import Share
+from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.log.reads import ReadResult
 from ledgerfold.broker.log.view import RAW
@@ -41,39 +42,44 @@ _ALARM_MS_MAX = 60_000
 _NEVER_MS = 2**64
 
 
-class Pump:
-    """The read loop of one session.
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The log and cursor of a subscription, and the objects with which its sessions deliver.
 
-    `looks_inside`: candidates carry their key's slot, and may be delayed if `delays` says so.
-    `on_passed`: the cursor moved by reading alone. `on_error` gets the error that ended the pump;
-    nothing is pushed afterwards.
+    `partition`: the topic's partition index, -1 if it is not a partition. `delays`: whether
+    messages may be delayed. `on_passed`: the cursor moved by reading alone. `on_error` gets the
+    error that ended a pump; nothing is pushed afterwards.
     """
 
-    def __init__(
-        self,
-        log: TopicLog,
-        cursor: Cursor,
-        dispatcher: Dispatcher,
-        *,
-        is_durable: bool,
-        emulation: Callable[[], Emulation],
-        looks_inside: bool,
-        clock: Clock,
-        delays: Callable[[], bool],
-        share: Share,
-        on_passed: Callable[[], None],
-        on_error: Callable[[Exception], None],
-    ) -> None:
-        self._log, self._cursor, self._dispatcher = log, cursor, dispatcher
-        self._is_durable, self._looks_inside, self._share = is_durable, looks_inside, share
-        self._on_passed, self._on_error = on_passed, on_error
+    log: TopicLog
+    cursor: Cursor
+    partition: int
+    is_durable: bool
+    emulation: Callable[[], Emulation]
+    clock: Clock
+    delays: Callable[[], bool]
+    outgoing: Outgoing
+    on_passed: Callable[[], None]
+    on_error: Callable[[Exception], None]
+
+
+class Pump:
+    """The read loop of one session. `looks_inside`: candidates carry their key's slot, and may be
+    delayed.
+    """
+
+    def __init__(self, source: Source, dispatcher: Dispatcher, *, looks_inside: bool) -> None:
+        self._log, self._cursor, self._dispatcher = source.log, source.cursor, dispatcher
+        self._is_durable, self._looks_inside = source.is_durable, looks_inside
+        self._on_passed, self._on_error = source.on_passed, source.on_error
+        self._share = source.outgoing.share()
         self._consumers: dict[int, Consumer] = {}
-        self._emulation = emulation
+        self._emulation = source.emulation
         self._reading = self._begin(read_compacted=False)
         self._wake = asyncio.Event()
         self._bytes_per_message = float(_MESSAGE_BYTES_FIRST)
         self._task: asyncio.Task[None] | None = None
-        self._clock, self._delays = clock, delays
+        self._clock, self._delays = source.clock, source.delays
         # The timer for the next delayed entry, and its time.
         self._alarm: Timer | None = None
         self._alarm_ms: int | None = None

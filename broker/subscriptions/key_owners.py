@@ -24,7 +24,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
 import mmh3
 
@@ -79,18 +78,6 @@ def key_slot(key: bytes, *, on_ring: bool = True) -> int:
     """Returns the slot of a key. 0 stands for no hash in Pulsar: it becomes 1."""
     hash_ = int(mmh3.hash(key, 0, False)) & 0x7FFFFFFF
     return hash_ % (_SLOTS - 1) + 1 if on_ring else hash_ % _SLOTS or 1
-
-
-class KeyOwners(Protocol):
-    """The owners of slots."""
-
-    def check(self, ranges: Sequence[HashRange]) -> None:
-        """Checks that nobody owns a slot of the ranges. Raises InvalidHashRanges."""
-        ...
-
-    def add(self, consumer: ConsumerState) -> None: ...
-    def remove(self, consumer: ConsumerState) -> None: ...
-    def owner(self, slot: int) -> ConsumerState | None: ...
 
 
 class KeyRing:
@@ -169,6 +156,7 @@ class KeyRanges:
         self._ranges: list[tuple[HashRange, ConsumerState]] = []
 
     def check(self, ranges: Sequence[HashRange]) -> None:
+        """Checks that nobody owns a slot of the ranges. Raises InvalidHashRanges."""
         for each in ranges:
             # Owned ranges do not overlap: the last range that begins before its end decides.
             at = bisect_right(self._ranges, each.last, key=_first) - 1
@@ -193,7 +181,7 @@ class KeyRanges:
         return self._ranges[at][1]
 
 
-def owners_by(policy: KeySharedPolicy) -> KeyOwners:
+def owners_by(policy: KeySharedPolicy) -> KeyRing | KeyHalves | KeyRanges:
     """Returns owners without consumers, by the rules of a policy."""
     if policy.is_sticky:
         return KeyRanges()

@@ -10,14 +10,10 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
-from ledgerfold.broker.common.clock import Clock
-from ledgerfold.broker.common.outgoing import Outgoing, Share
-from ledgerfold.broker.log.log import TopicLog
-from ledgerfold.broker.policies.profiles import Emulation
+from ledgerfold.broker.common.outgoing import Share
 from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
-from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.delayed import DelayedEntries
-from ledgerfold.broker.subscriptions.delivery import Pump
+from ledgerfold.broker.subscriptions.delivery import Pump, Source
 from ledgerfold.broker.subscriptions.dispatcher import (
     ConsumerState,
     Dispatcher,
@@ -57,46 +53,20 @@ def dispatcher_of(
 
 
 class Session:
-    """The consumers of a subscription, their dispatcher and their pump.
-
-    `on_passed`: the cursor moved by reading alone. `on_error`: called with the pump's error.
-    `partition`: the topic's partition index, -1 if it is not a partition.
-    """
+    """The consumers of a subscription, their dispatcher and their pump."""
 
     def __init__(
         self,
         type_: SubscriptionType,
-        log: TopicLog,
-        cursor: Cursor,
-        *,
-        partition: int,
+        source: Source,
         key_shared: KeySharedPolicy,
-        clock: Clock,
-        delays: Callable[[], bool],
-        is_durable: bool,
-        emulation: Callable[[], Emulation],
-        outgoing: Outgoing,
         consumers: ConsumerKind,
-        on_passed: Callable[[], None],
-        on_error: Callable[[Exception], None],
     ) -> None:
-        self.type, self.key_shared, self._outgoing = type_, key_shared, outgoing
+        self.type, self.key_shared, self._outgoing = type_, key_shared, source.outgoing
         self._consumers = consumers
-        delayed = DelayedEntries(places=outgoing.delayed, on_room=self._wake)
-        self.dispatcher = dispatcher_of(type_, partition, key_shared, delayed)
-        self.pump = Pump(
-            log,
-            cursor,
-            self.dispatcher,
-            is_durable=is_durable,
-            emulation=emulation,
-            looks_inside=not type_.is_ordered,
-            clock=clock,
-            delays=delays,
-            share=outgoing.share(),
-            on_passed=on_passed,
-            on_error=on_error,
-        )
+        delayed = DelayedEntries(places=source.outgoing.delayed, on_room=self._wake)
+        self.dispatcher = dispatcher_of(type_, source.partition, key_shared, delayed)
+        self.pump = Pump(source, self.dispatcher, looks_inside=not type_.is_ordered)
         self.consumers: list[Consumer] = []
 
     def _wake(self) -> None:

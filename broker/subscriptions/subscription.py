@@ -29,6 +29,7 @@ from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import OUTGOING_BYTES_MAX, Consumer, ConsumerOptions
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS, CursorWriter, Persist
+from ledgerfold.broker.subscriptions.delivery import Source
 from ledgerfold.broker.subscriptions.dispatcher import ConsumerState, SubscriptionType
 from ledgerfold.broker.subscriptions.session import ConsumerKind, Session, why_busy
 from ledgerfold.storage.entry import Position
@@ -64,10 +65,20 @@ class Subscription:
         consumers: ConsumerKind = Consumer,
         delays: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._clock, self._delays = clock or WallClock(), delays
-        self._outgoing, self._consumer_kind = outgoing or Outgoing(), consumers
+        self._consumer_kind, self.created_ms = consumers, created_ms
         self.topic, self.name, self.log, self.cursor = topic, name, log, cursor
-        self._emulation, self.created_ms = emulation, created_ms
+        self._source = Source(
+            log,
+            cursor,
+            partition=partition_index(topic),
+            is_durable=persist is not None,
+            emulation=emulation,
+            clock=clock or WallClock(),
+            delays=delays,
+            outgoing=outgoing or Outgoing(),
+            on_passed=self.cursor_changed,
+            on_error=self.fail,
+        )
         # The setting of the last consumer that connected; a seek by time searches its view.
         self.read_compacted = False
         # By message TTL or by request: the number of entries and the time of the last attempt.
@@ -180,19 +191,7 @@ class Subscription:
         session = self._session
         if session is None:
             session = self._session = Session(
-                options.type,
-                self.log,
-                self.cursor,
-                partition=partition_index(self.topic),
-                key_shared=options.key_shared,
-                clock=self._clock,
-                delays=self._delays,
-                is_durable=self.is_durable,
-                emulation=self._emulation,
-                outgoing=self._outgoing,
-                consumers=self._consumer_kind,
-                on_passed=self.cursor_changed,
-                on_error=self.fail,
+                options.type, self._source, options.key_shared, self._consumer_kind
             )
             session.pump.start()
         self._last_number += 1

@@ -19,7 +19,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Protocol
 
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.storage.errors import (
@@ -86,29 +85,8 @@ class Claim:
             self._turn.set_exception(error)
 
 
-class TopicEpoch(Protocol):
-    """The epoch of one topic, and its storage."""
-
-    @property
-    def name(self) -> str:
-        """The topic's name."""
-        ...
-
-    @property
-    def epoch(self) -> int | None:
-        """The epoch; None if nobody has ever had exclusive access."""
-        ...
-
-    async def begin(self, claimed: int | None) -> None:
-        """Begins a new epoch, or continues a producer's previous epoch. Raises Moved, DiskFailure.
-
-        It is as durable as the topic when this returns.
-        """
-        ...
-
-
 class StoredEpoch:
-    """The epoch in a topic's record."""
+    """The epoch in a topic's record; None if nobody has ever had exclusive access."""
 
     def __init__(self, stored: StoredTopic) -> None:
         self._stored = stored
@@ -123,6 +101,11 @@ class StoredEpoch:
         return record.topic_epoch if record.HasField("topic_epoch") else None
 
     async def begin(self, claimed: int | None) -> None:
+        """Begins a new epoch, or continues a producer's previous epoch. Raises Moved, DiskFailure.
+
+        It is as durable as the topic when this returns.
+        """
+
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
             before = record.topic_epoch if record.HasField("topic_epoch") else None
             record.topic_epoch = next_epoch(before, claimed)
@@ -160,7 +143,7 @@ class ProducerAccess:
 
     def __init__(
         self,
-        kept: TopicEpoch,
+        kept: StoredEpoch | MemoryEpoch,
         has_producers: Callable[[], bool],
         end_producers: Callable[[LedgerfoldError], None],
     ) -> None:

@@ -36,7 +36,6 @@ from ledgerfold.broker.topics.kafka_settings import defects_of, prepare_kafka_to
 from ledgerfold.broker.topics.kafka_topic import IS_KAFKA, IS_NOT_KAFKA, KafkaTopic
 from ledgerfold.broker.topics.loaded_topic import LoadedTopic
 from ledgerfold.broker.topics.locks import TopicLocks
-from ledgerfold.broker.topics.lost_records import check_records
 from ledgerfold.broker.topics.namespaces import Namespaces
 from ledgerfold.broker.topics.non_persistent_topic import IS_NON_PERSISTENT, NonPersistentTopic
 from ledgerfold.broker.topics.non_persistent_topics import NonPersistentTopics
@@ -44,7 +43,7 @@ from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
 from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.topics.schemas import Schemas
 from ledgerfold.broker.topics.topic import Topic
-from ledgerfold.broker.topics.topic_names import TopicNames
+from ledgerfold.broker.topics.topic_names import TopicNames, check_records
 from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.errors import Moved, NotAllowed, StorageError, TopicNotFound, Unavailable
 from ledgerfold.storage.ledger import LedgerStore

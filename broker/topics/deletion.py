@@ -8,27 +8,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
+from ledgerfold.broker.compaction.interfaces import BrokerContext
 from ledgerfold.broker.log.ledger_record import all_ledger_ids
 from ledgerfold.broker.topics.permissions import delete_grants
-from ledgerfold.storage.ledger import LedgerStore
-from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+from ledgerfold.storage.metadata import MetadataBatch
 
 
-class DeletingBroker(Protocol):
+class DeletingBroker(BrokerContext, Protocol):
     """The part of the broker that a deletion uses (broker/topics/broker.py)."""
 
-    @property
-    def metadata(self) -> MetadataStore: ...
-    @property
-    def store(self) -> LedgerStore: ...
     @property
     def on_deleted(self) -> Collection[Callable[[str], None]]:
         """The callbacks with the name of each deleted topic."""
         ...
-
-    async def in_thread(self, work: Callable[[], Any]) -> Any: ...
 
 
 async def delete_records(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -11,12 +12,11 @@ from ledgerfold.broker.compaction.interfaces import BrokerContext
 from ledgerfold.broker.kafka.cleaner.cleaner import Cleaner
 from ledgerfold.broker.kafka.config.config import BrokerConfig, LogConfig
 from ledgerfold.broker.kafka.config.defects import Defects
-from ledgerfold.broker.kafka.config.topic_names import check_topic_name
 from ledgerfold.broker.kafka.log.checkpoint_file import topic_partition
 from ledgerfold.broker.policies.profiles import emulation
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.partitions import Partitions
-from ledgerfold.storage.errors import LedgerfoldError, TopicNotFound
+from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, LedgerfoldError, TopicNotFound
 from ledgerfold.storage.records import KAFKA_TOPICS
 from ledgerfold.v1.records_pb2 import Policies
 
@@ -121,3 +121,33 @@ async def change_broker_config(broker: KafkaBroker, changes: Mapping[str, str | 
         topic.partition.renew_config()
     if any(name.startswith("log.cleaner.") for name in changes):
         await broker.cleaner.restart()
+
+
+_LENGTH_MAX = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_topic_name(name: str) -> None:
+    """Raises KafkaError (INVALID_TOPIC_EXCEPTION) if a name is not valid by Kafka's rules: names
+    are words in its files, and names of folders. Source:
+    `org.apache.kafka.common.internals.Topic` of Kafka 4.1.
+
+    >>> check_topic_name("orders.eu_2")
+    >>> check_topic_name("orders eu")
+    Traceback (most recent call last):
+        ...
+    ledgerfold.storage.errors.KafkaError: Topic name is invalid: 'orders eu' contains one or more \
+characters other than ASCII alphanumerics, '.', '_' and '-'
+    """
+    if name in (".", ".."):
+        why = f"'{name}' is not allowed"
+    elif len(name) > _LENGTH_MAX:
+        why = f"the length of '{name}' is longer than the max allowed length {_LENGTH_MAX}"
+    elif not _LEGAL.fullmatch(name):
+        why = (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' "
+            "and '-'"
+        )
+    else:
+        return
+    raise KafkaError(KafkaErrorKind.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why}")

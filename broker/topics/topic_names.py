@@ -24,7 +24,9 @@ from ledgerfold.broker.common.names import (
     parse_namespace,
 )
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.partition_names import parse_partition
 
 # Called with a display name, and whether the topic exists now.
 Watcher = Callable[[str, bool], None]
@@ -79,3 +81,15 @@ def _is_stored_as_shown(namespace: str) -> bool:
     except InvalidRequest:
         return False
     return not is_stand_in(f"{namespace}/")
+
+
+def check_records(store: LedgerStore, *names: str) -> None:
+    """Raises MetadataLost for topics with lost records, and for their partitioned topics.
+
+    They are not loaded, created or deleted: reads would silently stop before the first entry
+    without a record, and new entries would be stored next to the lost ones (storage/losses.py).
+    """
+    for name, error in store.unrecorded.items():
+        partition = parse_partition(name)
+        if name in names or (partition is not None and partition.topic in names):
+            raise error

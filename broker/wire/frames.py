@@ -4,7 +4,7 @@ Entries are opaque and large, so the streams that carry them use identity (de)se
 few functions instead of protobuf objects. The wire format is still plain protobuf: any client may
 use the generated classes (proto/ledgerfold/v1/data.proto).
 
-  >>> frame = encode_publish([b"one", b"two"])
+  >>> frame = encode_entries([b"one", b"two"])
   >>> [bytes(entry) for entry in entries_of(frame)]
   [b'one', b'two']
 
@@ -48,21 +48,12 @@ def _entry_head(size_bytes: int) -> bytes:
     return b"%c%b" % (_BULK_TAG, _varint(size_bytes))
 
 
-def _encode_entries(entries: Iterable[Buffer]) -> bytes:
+def encode_entries(entries: Iterable[Buffer]) -> bytes:
+    """Encodes a PublishRequest, or a ReadResponse, with `entries`."""
     parts: list[Buffer] = []
     for entry in entries:
         parts += (_entry_head(len(entry)), entry)
     return b"".join(parts)
-
-
-def encode_publish(entries: Iterable[Buffer]) -> bytes:
-    """Encodes a PublishRequest with `entries`."""
-    return _encode_entries(entries)
-
-
-def encode_read(entries: Iterable[Buffer]) -> bytes:
-    """Encodes a ReadResponse with `entries`."""
-    return _encode_entries(entries)
 
 
 def encode_deliveries(

@@ -9,7 +9,10 @@ Bound: the key sections of the entries of one segment that hold candidates.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,15 +21,20 @@ import pyarrow.compute as pc
 
 from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
 from ledgerfold.compactor.job.dead_rows import dead_rows
-from ledgerfold.compactor.job.key_columns import KeyColumns
+from ledgerfold.compactor.job.key_columns import KeyColumns, Place
 from ledgerfold.compactor.job.key_index import KeyIndex
+from ledgerfold.compactor.job.key_sections import Keys, key_columns
 from ledgerfold.compactor.job.plan import InputSegment
-from ledgerfold.compactor.job.read_keys import read_keys
 from ledgerfold.compactor.job.segment_map import vector_of
 from ledgerfold.compactor.key_hash import Hashes, hashes_of
 from ledgerfold.compactor.positions import ROW_BITS, Integers
 from ledgerfold.compactor.strategies.strategy import Facts, FragmentColumns, Strategy
+from ledgerfold.storage.entry import HEADER_BYTES, Codec, EntryHeader, read_header, verify_sections
+from ledgerfold.storage.errors import Corruption, InvalidRequest, MissingFile
+from ledgerfold.storage.file_window import Window
+from ledgerfold.storage.files import REAL
 from ledgerfold.storage.names import key_index_path
+from ledgerfold.storage.segment import shifted
 
 
 class OldMessages(NamedTuple):
@@ -120,3 +128,60 @@ def _in_segment(
     if not is_same.any():
         return None
     return OldMessages(queries[is_same], picked.facts.where(row_of[is_same]))
+
+
+# Small entries are read together.
+READ_BYTES_MIN = 4096
+
+
+class EntryKeys(NamedTuple):
+    """An entry without its values. `place`: of the key section."""
+
+    place: Place
+    header: EntryHeader
+    keys: Keys
+
+
+def read_keys(segment: InputSegment, offsets: Iterable[int]) -> Iterator[EntryKeys]:
+    """Yields the entries that begin at `offsets`, which ascend; headers and keys are verified.
+
+    Few entries of many are read, so reading each costs less than mapping pages. Bound: one key
+    section, or READ_BYTES_MIN; or one Pulsar batch.
+
+    Raises Corruption, IncompatibleFormat, MissingFile, DiskFailure.
+    """
+    path, size_bytes = segment.path, segment.record.size_bytes
+    try:
+        file = REAL.open_read(Path(path))
+    except FileNotFoundError as error:
+        raise MissingFile(path, "the compaction plan") from error
+    with closing(file):
+        if file.size_bytes < size_bytes:
+            raise MissingFile(path, "the compaction plan")
+        window, wanted = Window(file.pread, size_bytes), READ_BYTES_MIN
+        for offset in offsets:
+            try:
+                at = window.place(offset, HEADER_BYTES, wanted)
+                header = read_header(window.view, at, path)
+                is_batch = header.codec == Codec.PULSAR and not header.is_plain
+                size = header.header_bytes + header.key_bytes
+                if is_batch:
+                    size = header.size_bytes
+                at = window.place(offset, size, size)
+                view = window.view
+                section, values = verify_sections(view, header, at, path, keys_only=not is_batch)
+            except Corruption as error:
+                raise shifted(error, window.base) from error
+            place = Place(path, offset + header.header_bytes)
+            try:
+                keys = key_columns(
+                    header,
+                    section,
+                    partial(bytes, values),
+                    unsized_empties_survive=segment.unsized_empties_survive,
+                )
+            except InvalidRequest as error:
+                raise Corruption(*place, "a key section", str(error)) from error
+            yield EntryKeys(place, header, keys)
+            # The next key section is probably not much larger.
+            wanted = max(size + size // 8, READ_BYTES_MIN)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Sized
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +24,12 @@ from ledgerfold.compactor.job.arrow_integers import as_offsets, to_arrow, to_arr
 from ledgerfold.compactor.job.key_columns import KeyColumns
 from ledgerfold.compactor.job.key_sections import Keys, is_opaque
 from ledgerfold.compactor.job.pulsar_keys import KeySection
-from ledgerfold.compactor.job.pulsar_values import MessageValues, pulsar_values
 from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
 from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.storage.entry import EntryHeader
 from ledgerfold.storage.errors import Corruption, InvalidRequest
 from ledgerfold.storage.native_batch import parse_values
+from ledgerfold.storage.pulsar.batch import PulsarBatch
 from ledgerfold.v1.entry_pb2 import NativeKeys, NativeValues
 
 
@@ -213,3 +215,27 @@ def _offsets(sizes: Integers) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     offsets = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     return as_offsets(offsets)
+
+
+Pairs = list[tuple[bytes, bytes]]
+
+
+class MessageValues(NamedTuple):
+    """The value of each row, and its properties; nothing for a row that is not a message."""
+
+    contents: list[bytes]
+    properties: list[Pairs]
+
+
+def pulsar_values(
+    header: EntryHeader, keys: KeySection, key_section: bytes, value_section: bytes
+) -> MessageValues:
+    """Returns the parts that a strategy reads; of an entry that cannot be opened, the bytes as
+    sent.
+
+    Raises InvalidRequest.
+    """
+    if keys.passes:
+        return MessageValues([b""], [[]])
+    batch = PulsarBatch(header, key_section, value_section)
+    return MessageValues(batch.contents(), [batch.pairs(row) for row in range(batch.rows)])

@@ -9,6 +9,7 @@ folder: once the driver has removed it, a task that is still running cannot recr
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,6 @@ from typing import Protocol
 
 import numpy as np
 
-from ledgerfold.compactor.job.attempts import attempt_number
 from ledgerfold.compactor.job.dead_rows import Vectored
 from ledgerfold.compactor.job.key_index import KeyIndexBuilder
 from ledgerfold.compactor.job.plan import InputSegment, Output
@@ -177,3 +177,13 @@ class LedgerOutput:
         yield
         took_us = round((time.perf_counter() - began) * 1e6)
         self.write_times = self.write_times.with_one(took_us)
+
+
+def attempt_number() -> int:
+    """Returns Spark's number of the attempt; 0 outside of Spark's tasks, where there is one
+    attempt.
+    """
+    # In a Spark task, pyspark is imported already. Elsewhere it may not even be installed.
+    pyspark = sys.modules.get("pyspark")
+    context = None if pyspark is None else pyspark.TaskContext.get()
+    return 0 if context is None else int(context.taskAttemptId())

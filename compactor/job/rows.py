@@ -8,6 +8,8 @@ are rows and not Spark accumulators: a rerun task must not count twice.
 
 from __future__ import annotations
 
+import ctypes
+import functools
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -19,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
-from ledgerfold.compactor.job.freed_memory import return_freed
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.strategies.strategy import FragmentColumns
+from ledgerfold.storage.error_codec import CLASSES
 from ledgerfold.storage.errors import LedgerfoldError
 
 # The bounds of Pulsar's CompactionRecord.
@@ -132,10 +134,7 @@ class Failure(NamedTuple):
 
     def error(self) -> LedgerfoldError:
         """Returns an error of the class with that reason, with the message only."""
-        found = next(
-            (kind for kind in _kinds(LedgerfoldError) if kind.reason == self.reason),
-            LedgerfoldError,
-        )
+        found = CLASSES.get(self.reason, LedgerfoldError)
         error = found.__new__(found, self.message)
         Exception.__init__(error, self.message)
         return error
@@ -199,8 +198,20 @@ def _as_stream(batch: pa.RecordBatch) -> bytes:
     return blob
 
 
-def _kinds(root: type[LedgerfoldError]) -> Iterator[type[LedgerfoldError]]:
-    for kind in root.__subclasses__():
-        if "reason" in kind.__dict__:
-            yield kind
-        yield from _kinds(kind)
+def return_freed() -> None:
+    """Returns freed memory of this process to the system, as far as its allocators can.
+
+    Within a task, freed memory stays in the process, for the next column (session.py). Spark
+    alternates between its idle Python workers, of which there are more than cores: each would keep
+    as much memory as its largest task used.
+    """
+    pa.default_memory_pool().release_unused()
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+@functools.cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    """Returns glibc's function; None with another C library, which has none."""
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)

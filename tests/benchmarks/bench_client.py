@@ -22,7 +22,7 @@ import grpc
 
 from ledgerfold.broker.client import Client, CompressionType, MessageId
 from ledgerfold.broker.client.streams.connection import CHANNEL_OPTIONS
-from ledgerfold.broker.wire.frames import decode_field, encode_read, is_bulk
+from ledgerfold.broker.wire.frames import decode_field, encode_entries, is_bulk
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, read_header, stamp
 from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.v1 import data_pb2
@@ -72,7 +72,7 @@ class _Reading:
                 yield data_pb2.ReadResponse(ready=data_pb2.ReadReady()).SerializeToString()
             permits += request.permits
             while permits > 0 and sent < len(self._entries):
-                yield encode_read([self._entries[sent]])
+                yield encode_entries([self._entries[sent]])
                 sent += 1
                 permits -= ROWS_PER_ENTRY
             if request.check_id and sent == len(self._entries):

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from ledgerfold.broker.client.administration.admin import Admin
-from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.broker.wire.frames import encode_entries
 from tests.benchmarks import wire
 from tests.benchmarks.compaction import compact
 from tests.benchmarks.options import Options
@@ -35,7 +35,7 @@ context.stop()
 
 def run(options: Options) -> Report:
     workload = Workload(options.messages_or(10_000), keys=500, value_bytes=100)
-    frames = [encode_publish([entry]) for entry, _ in workload.entries()]
+    frames = [encode_entries([entry]) for entry, _ in workload.entries()]
     report = Report("cold", "from the start of the broker to the end of its first compaction")
     with options.fresh_folder() as folder:
         bare_s = _bare_spark()

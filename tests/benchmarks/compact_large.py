@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ledgerfold.broker.client.administration.admin import Admin
-from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.broker.wire.frames import encode_entries
 from ledgerfold.v1.records_pb2 import CompactionStrategy, Policies
 from tests.benchmarks import wire
 from tests.benchmarks.compaction import Timed, compact
@@ -99,7 +99,7 @@ def publish(broker: str, topic: str, workload: Workload) -> None:
     """Publishes the workload as raw frames."""
 
     async def publish_all() -> None:
-        frames = (encode_publish([entry]) for entry, _ in workload.entries())
+        frames = (encode_entries([entry]) for entry, _ in workload.entries())
         async with wire.connected(broker) as channel:
             await wire.publish(wire.Broker(channel, topic), frames)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from ledgerfold.broker.client.administration.admin import Admin
-from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.broker.wire.frames import encode_entries
 from tests.benchmarks import wire
 from tests.benchmarks.compaction import compact
 from tests.benchmarks.options import Options
@@ -22,7 +22,7 @@ WARM_UP_RUNS = 2
 
 def run(options: Options) -> Report:
     workload = Workload(options.messages_or(10_000), keys=500, value_bytes=100)
-    frames = [encode_publish([entry]) for entry, _ in workload.entries()]
+    frames = [encode_entries([entry]) for entry, _ in workload.entries()]
     report = Report("compact-small", "from the call to the commit, warm worker")
     report.sizes = {"messages": workload.messages, "keys": workload.keys}
     with options.broker(compactor="local") as broker, Admin(broker.url) as admin:

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from ledgerfold.broker.client.administration.admin import Admin
-from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.broker.wire.frames import encode_entries
 from ledgerfold.v1.records_pb2 import RunCounts
 from tests.benchmarks import wire
 from tests.benchmarks.compact_large import MB
@@ -104,7 +104,7 @@ def _publish(broker: str, topic: str, numbers: Sequence[int]) -> None:
     workload = Numbered(len(numbers), len(numbers), VALUE_BYTES, numbers=numbers)
 
     async def publish() -> None:
-        frames = (encode_publish([entry]) for entry, _ in workload.entries())
+        frames = (encode_entries([entry]) for entry, _ in workload.entries())
         async with wire.connected(broker) as channel:
             await wire.publish(wire.Broker(channel, topic), frames)
 

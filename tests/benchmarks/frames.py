@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.broker.wire.frames import encode_entries
 from tests.benchmarks import wire
 from tests.benchmarks.options import Options
 from tests.benchmarks.report import Report, median, spread
@@ -79,7 +79,7 @@ def run(options: Options) -> Report:
     with options.fresh_folder() as folder:
         data, parquet = folder / "data", folder / "rows.parquet"
         with BrokerProcess(data) as broker:
-            frames = [encode_publish([entry]) for entry, _ in workload.entries()]
+            frames = [encode_entries([entry]) for entry, _ in workload.entries()]
             asyncio.run(_publish(broker.url, frames))
         export = ["export", "parquet", TOPIC, str(parquet), "--data", str(data)]
         subprocess.run(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 
 from ledgerfold.broker.client.administration.admin import Admin
-from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.broker.wire.frames import encode_entries
 from tests.benchmarks import wire
 from tests.benchmarks.compaction import compact
 from tests.benchmarks.options import Options
@@ -46,7 +46,7 @@ def run(options: Options) -> Report:
 
 def _frames(messages: int) -> Frames:
     workload = Workload(messages, keys=max(messages // 20, 1), value_bytes=100)
-    return [encode_publish([entry]) for entry, _ in workload.entries()]
+    return [encode_entries([entry]) for entry, _ in workload.entries()]
 
 
 def _cold(options: Options, engine: str, frames: Frames) -> tuple[float, int]:

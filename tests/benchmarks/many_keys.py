@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ledgerfold.broker.client.administration.admin import Admin
-from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.broker.wire.frames import encode_entries
 from tests.benchmarks import wire
 from tests.benchmarks.compact_large import MB, PeakMemory
 from tests.benchmarks.compaction import compact
@@ -126,7 +126,7 @@ def _publish(broker: str, topic: str, count: int) -> None:
     workload = Numbered(count, count, VALUE_BYTES, numbers=range(count))
 
     async def publish() -> None:
-        frames = (encode_publish([entry]) for entry, _ in workload.entries())
+        frames = (encode_entries([entry]) for entry, _ in workload.entries())
         async with wire.connected(broker) as channel:
             await wire.publish(wire.Broker(channel, topic), frames)
 

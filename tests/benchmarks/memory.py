@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.broker.wire.frames import encode_entries
 from tests.benchmarks import wire
 from tests.benchmarks.options import Options
 from tests.benchmarks.report import Report
@@ -44,7 +44,7 @@ def run(options: Options) -> Report:
 
 async def _publish(broker: str, workload: Workload) -> float:
     async with wire.connected(broker) as channel:
-        frames = (encode_publish([entry]) for entry, _ in workload.entries())
+        frames = (encode_entries([entry]) for entry, _ in workload.entries())
         return await wire.publish(wire.Broker(channel, TOPIC), frames)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 
 from ledgerfold.broker.client.administration.admin import Admin
-from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.broker.wire.frames import encode_entries
 from tests.benchmarks import kinds, wire
 from tests.benchmarks.options import Options
 from tests.benchmarks.report import Report, median, spread
@@ -40,8 +40,8 @@ def _kinds(options: Options) -> Report:
 
 def _compare(report: Report, broker: BrokerProcess, workload: Workload, rounds: int) -> None:
     frames = {
-        kinds.NATIVE: [encode_publish([entry]) for entry, _ in workload.entries()],
-        kinds.KAFKA: [encode_publish([entry]) for entry, _ in workload.record_batches()],
+        kinds.NATIVE: [encode_entries([entry]) for entry, _ in workload.entries()],
+        kinds.KAFKA: [encode_entries([entry]) for entry, _ in workload.record_batches()],
     }
     with Admin(broker.url) as admin:
 
@@ -61,7 +61,7 @@ async def _publish(broker: str, topic: str, frames: list[bytes]) -> float:
 
 def _bare(options: Options) -> Report:
     workload = Workload(options.messages_or(2_000_000), keys=100_000, value_bytes=100)
-    frames = [encode_publish([entry]) for entry, _ in workload.entries()]
+    frames = [encode_entries([entry]) for entry, _ in workload.entries()]
     report = Report("publish", "one producer, 100 B messages in 128 KiB entries, fsync")
     report.sizes = {"messages": workload.messages, "entries": len(frames)}
     with options.broker() as broker, options.bare_server() as bare:

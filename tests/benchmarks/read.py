@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Iterable
 
 from ledgerfold.broker.client.administration.admin import Admin
-from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.broker.wire.frames import encode_entries
 from tests.benchmarks import kinds, wire
 from tests.benchmarks.compaction import compact
 from tests.benchmarks.options import Options
@@ -77,7 +77,7 @@ def _bare(options: Options) -> Report:
 
 async def _publish(broker: str, topic: str, entries: Iterable[tuple[bytes, int]]) -> None:
     async with wire.connected(broker) as channel:
-        frames = (encode_publish([entry]) for entry, _ in entries)
+        frames = (encode_entries([entry]) for entry, _ in entries)
         await wire.publish(wire.Broker(channel, topic), frames)
 
 
@@ -98,7 +98,7 @@ async def _turns(
     async with wire.connected(broker) as broker_channel, wire.connected(bare) as bare_channel:
         topic = wire.Broker(broker_channel, TOPIC, read_compacted=view == "compacted")
         frames = [frame async for frame in topic.read()]
-        entries = [encode_publish([entry]) for frame in frames for entry in wire.entries_of(frame)]
+        entries = [encode_entries([entry]) for frame in frames for entry in wire.entries_of(frame)]
         targets: dict[str, wire.Target] = {
             ENTRIES: wire.Bare(bare_channel, f"{view}-entries"),
             FRAMES: wire.Bare(bare_channel, f"{view}-frames"),

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 
 from ledgerfold.broker.client.administration.admin import Admin
-from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.broker.wire.frames import encode_entries
 from ledgerfold.v1 import data_pb2
 from tests.benchmarks import wire
 from tests.benchmarks.baseline import OPTIONS
@@ -47,7 +47,7 @@ async def _measure(
     url: str, pid: int, readers: int, workload: Workload, report: Report, admin: Admin
 ) -> None:
     async with wire.connected(url) as channel:
-        frames = (encode_publish([entry]) for entry, _ in workload.entries())
+        frames = (encode_entries([entry]) for entry, _ in workload.entries())
         await wire.publish(wire.Broker(channel, TOPIC), frames)
         await wire.read(wire.Broker(channel, TOPIC))
         alone_s, _, _ = await wire.read(wire.Broker(channel, TOPIC))

@@ -12,7 +12,7 @@ import asyncio
 import time
 
 from ledgerfold.broker.client.administration.admin import Admin
-from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.broker.wire.frames import encode_entries
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from tests.benchmarks import wire
 from tests.benchmarks.compact_large import CASES
@@ -63,7 +63,7 @@ def _ask(admin: Admin, topic: str, strategies: int) -> float:
 
 def _publish(broker: str, topic: str, workload: Workload) -> None:
     async def publish() -> None:
-        frames = (encode_publish([entry]) for entry, _ in workload.entries())
+        frames = (encode_entries([entry]) for entry, _ in workload.entries())
         async with wire.connected(broker) as channel:
             await wire.publish(wire.Broker(channel, topic), frames)
 

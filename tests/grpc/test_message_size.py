@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from ledgerfold.broker.client import Client, MessageId, PartitionsRoutingMode
-from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.broker.wire.frames import encode_entries
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import InvalidRequest, MessageTooLarge
 from ledgerfold.storage.native import NativeBatchBuilder
@@ -66,7 +66,7 @@ def test_a_bare_frame_counts_as_a_whole(broker_process: MakeBroker) -> None:
         call = method("/ledgerfold.v1.DataService/Publish")
         opening = data_pb2.PublishRequest(open=data_pb2.PublishOpen(topic="t"))
         with pytest.raises(grpc.RpcError) as failure:
-            list(call(iter([opening.SerializeToString(), encode_publish([entry])]), timeout=10))
+            list(call(iter([opening.SerializeToString(), encode_entries([entry])]), timeout=10))
     error = error_from_rpc(failure.value)
     assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert isinstance(error, MessageTooLarge)

@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.rpc.publish import publish
-from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.broker.wire.frames import encode_entries
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import LedgerfoldError, ProducerBusy, TopicNotFound, TopicTerminated
@@ -251,7 +251,7 @@ class Publisher:
         self._sent += len(fresh)
         while fresh:
             count = self._world.random.randrange(1, 4)
-            connection.send(encode_publish(fresh[:count]))
+            connection.send(encode_entries(fresh[:count]))
             fresh = fresh[count:]
 
     def _receive(self, frame: bytes) -> None:

@@ -1,8 +1,8 @@
 """The segments that compactors in memory write, with the survivors that the pure model names.
 
-They decide about segments as the real worker does (compactor/job/copy_survivors.py,
-compactor/job/shared_segments.py), but from entries that they have read: a segment that is linked
-gets a deletion vector of all rows that are not left of it.
+They decide about segments as the real worker does (compactor/job/copy_survivors.py), but from
+entries that they have read: a segment that is linked gets a deletion vector of all rows that are
+not left of it.
 """
 
 from __future__ import annotations

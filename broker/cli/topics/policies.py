@@ -8,6 +8,7 @@ ledgerfold namespaces set-emulation public/default --profile pulsar-4 exact_back
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import TOPIC, admin_of
@@ -64,6 +65,23 @@ def _remove(options: argparse.Namespace, *fields: str) -> None:
     admin_of(options).update_policies(**_scope(options), remove=fields)
 
 
+def _add_removal(policy: str, help_: str, *fields: str) -> None:
+    POLICIES.verb(f"remove-{policy}", help_)(lambda options: _remove(options, *fields))
+
+
+def _print_value(
+    options: argparse.Namespace,
+    field: str,
+    name: str,
+    value_of: Callable[[Any], Any] = lambda value: value,
+    text_of: Callable[[Any], str] = str,
+) -> None:
+    """Prints a policy of one field as `name`, or by default as text; null: it is not set."""
+    policies = _policies(options)
+    value = value_of(getattr(policies, field)) if policies.HasField(field) else None
+    print_object(options, {name: value}, "null" if value is None else text_of(value))
+
+
 @POLICIES.verb("set-compaction-threshold", "compact above this backlog")
 @argument("-t --threshold", "100M; 0: never", **SIZE, required=True)
 def _set_threshold(options: argparse.Namespace) -> None:
@@ -72,16 +90,10 @@ def _set_threshold(options: argparse.Namespace) -> None:
 
 @POLICIES.verb("get-compaction-threshold", "show the threshold in bytes", ANSWER, _APPLIED)
 def _get_threshold(options: argparse.Namespace) -> None:
-    policies = _policies(options)
-    is_set = policies.HasField("compaction_threshold_bytes")
-    threshold = policies.compaction_threshold_bytes if is_set else None
-    text = "null" if threshold is None else str(threshold)
-    print_object(options, {"compaction_threshold_bytes": threshold}, text)
+    _print_value(options, "compaction_threshold_bytes", "compaction_threshold_bytes")
 
 
-@POLICIES.verb("remove-compaction-threshold", "inherit the threshold")
-def _remove_threshold(options: argparse.Namespace) -> None:
-    _remove(options, "compaction_threshold_bytes")
+_add_removal("compaction-threshold", "inherit the threshold", "compaction_threshold_bytes")
 
 
 @POLICIES.verb("set-retention", "retain raw data that every cursor has passed")
@@ -101,9 +113,7 @@ def _get_retention(options: argparse.Namespace) -> None:
         print_object(options, {"time_ms": None, "size_bytes": None}, "null")
 
 
-@POLICIES.verb("remove-retention", "inherit retention")
-def _remove_retention(options: argparse.Namespace) -> None:
-    _remove(options, "retention_ms", "retention_bytes")
+_add_removal("retention", "inherit retention", "retention_ms", "retention_bytes")
 
 
 @POLICIES.verb(
@@ -126,9 +136,7 @@ def _get_strategy(options: argparse.Namespace) -> None:
         print_object(options, {"name": None, "settings": {}}, "null")
 
 
-@POLICIES.verb("remove-compaction-strategy", "inherit the strategy")
-def _remove_strategy(options: argparse.Namespace) -> None:
-    _remove(options, "compaction_strategy")
+_add_removal("compaction-strategy", "inherit the strategy", "compaction_strategy")
 
 
 @POLICIES.verb("set-message-ttl", "expire messages older than this")
@@ -139,15 +147,12 @@ def _set_ttl(options: argparse.Namespace) -> None:
 
 @POLICIES.verb("get-message-ttl", "show the message TTL in seconds", _APPLIED, ANSWER)
 def _get_ttl(options: argparse.Namespace) -> None:
-    policies = _policies(options)
-    ttl_s = policies.message_ttl_ms / 1000 if policies.HasField("message_ttl_ms") else None
-    text = "null" if ttl_s is None else f"{ttl_s:g}"
-    print_object(options, {"message_ttl_seconds": ttl_s}, text)
+    _print_value(
+        options, "message_ttl_ms", "message_ttl_seconds", lambda ms: ms / 1000, "{:g}".format
+    )
 
 
-@POLICIES.verb("remove-message-ttl", "inherit the message TTL")
-def _remove_ttl(options: argparse.Namespace) -> None:
-    _remove(options, "message_ttl_ms")
+_add_removal("message-ttl", "inherit the message TTL", "message_ttl_ms")
 
 
 @POLICIES.verb("set-schema-compatibility-strategy", "set what a new schema must be compatible with")
@@ -162,17 +167,10 @@ def _set_compatibility(options: argparse.Namespace) -> None:
 def _get_compatibility(options: argparse.Namespace) -> None:
     from ledgerfold.broker.schemas.compatibility import strategy_name
 
-    policies = _policies(options)
-    is_set = policies.HasField(_COMPATIBILITY)
-    name = strategy_name(policies.schema_compatibility_strategy) if is_set else None
-    print_object(options, {_COMPATIBILITY: name}, name or "null")
+    _print_value(options, _COMPATIBILITY, _COMPATIBILITY, strategy_name)
 
 
-@POLICIES.verb("remove-schema-compatibility-strategy", "inherit the compatibility strategy")
-def _remove_compatibility(options: argparse.Namespace) -> None:
-    _remove(options, _COMPATIBILITY)
-
-
+_add_removal("schema-compatibility-strategy", "inherit the compatibility strategy", _COMPATIBILITY)
 _SWITCH = one_of(
     flag("-e --enable", "enable it", dest="is_enabled"),
     flag("-d --disable", "disable it", dest="is_disabled"),
@@ -212,15 +210,11 @@ def _add_switch(verb: str, field: str, effect: str, state: str) -> None:
     def _get_switch(options: argparse.Namespace) -> None:
         _print_flag(options, field)
 
-    @POLICIES.verb(f"remove-{verb}", f"inherit {state}")
-    def _remove_switch(options: argparse.Namespace) -> None:
-        _remove(options, field)
+    _add_removal(verb, f"inherit {state}", field)
 
 
 def _print_flag(options: argparse.Namespace, name: str) -> None:
-    policies = _policies(options)
-    value = getattr(policies, name) if policies.HasField(name) else None
-    print_object(options, {name: value}, "null" if value is None else str(value).lower())
+    _print_value(options, name, name, text_of=lambda value: str(value).lower())
 
 
 for _each in _SWITCHES:
@@ -278,9 +272,9 @@ def _get_delays(options: argparse.Namespace) -> None:
     _print_flag(options, "delayed_delivery")
 
 
-@POLICIES.verb("remove-delayed-delivery", "inherit whether delayed messages are held back")
-def _remove_delays(options: argparse.Namespace) -> None:
-    _remove(options, "delayed_delivery")
+_add_removal(
+    "delayed-delivery", "inherit whether delayed messages are held back", "delayed_delivery"
+)
 
 
 @POLICIES.verb("set-emulation", "set the version of Pulsar or Kafka to emulate")

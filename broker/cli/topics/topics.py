@@ -16,8 +16,7 @@ from ledgerfold.broker.cli.output import (
 )
 from ledgerfold.broker.cli.start_positions import ID, parse_message_id, topic_of
 from ledgerfold.broker.cli.topics import archives, compaction
-from ledgerfold.broker.cli.topics.namespaces import NAMESPACES, TENANTS
-from ledgerfold.broker.cli.topics.permissions import PERMISSIONS
+from ledgerfold.broker.cli.topics.namespaces import NAMESPACES, PERMISSIONS, TENANTS
 from ledgerfold.broker.cli.topics.policies import POLICIES, of_scope
 from ledgerfold.broker.cli.units import MOMENT, POSITIVE, TIME, parse_positive
 from ledgerfold.broker.cli.verbs import Verbs, argument, defaults, flag, one_of

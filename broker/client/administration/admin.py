@@ -23,8 +23,7 @@ from ledgerfold.broker.client.administration.analysis_calls import AnalysisCalls
 from ledgerfold.broker.client.administration.channel import AdminChannel
 from ledgerfold.broker.client.administration.fault_calls import FaultCalls
 from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
-from ledgerfold.broker.client.administration.namespace_calls import NamespaceCalls
-from ledgerfold.broker.client.administration.permission_calls import PermissionCalls
+from ledgerfold.broker.client.administration.namespace_calls import NamespaceCalls, PermissionCalls
 from ledgerfold.broker.client.administration.schema_calls import SchemaCalls
 from ledgerfold.broker.client.administration.state_calls import StateCalls
 from ledgerfold.broker.client.messages.message_id import MessageId

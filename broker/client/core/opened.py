@@ -13,7 +13,6 @@ from ledgerfold.broker.client.core.client_core import (
     Opened,
 )
 from ledgerfold.broker.client.core.partitioned_producer import AnyProducer
-from ledgerfold.broker.client.core.received_batch import ReceivedBatch
 from ledgerfold.broker.client.core.table import Listener
 from ledgerfold.broker.client.core.table_view_core import TableViewCore
 from ledgerfold.broker.client.messages.message import Message
@@ -137,3 +136,38 @@ class BaseTableView(Opened[TableViewCore]):
 
     def __repr__(self) -> str:
         return f"TableView({self.topic()}, {counted(len(self), 'key')})"
+
+
+class ReceivedBatch:
+    """The messages that one `batch_receive` collects, until its policy is met. No waiting. Times in
+    seconds, on any one clock.
+
+    >>> batch = ReceivedBatch(ConsumerBatchReceivePolicy(2, -1, 100), now_s=7.0)
+    >>> batch.deadline_s, batch.is_complete(now_s=7.05), batch.is_complete(now_s=7.1)
+    (7.1, False, True)
+    """
+
+    def __init__(
+        self,
+        policy: ConsumerBatchReceivePolicy,
+        now_s: float,
+        messages: Iterable[Message] = (),
+    ) -> None:
+        self._policy = policy
+        self._bytes = 0
+        self.messages: list[Message] = []
+        self.deadline_s = now_s + policy.timeout_ms / 1000 if policy.timeout_ms > 0 else None
+        for message in messages:
+            self.add(message)
+
+    def add(self, message: Message) -> None:
+        self.messages.append(message)
+        self._bytes += len(message.data())
+
+    def is_complete(self, now_s: float) -> bool:
+        policy = self._policy
+        return (
+            0 < policy.max_num_message <= len(self.messages)
+            or 0 < policy.max_num_bytes <= self._bytes
+            or (self.deadline_s is not None and now_s >= self.deadline_s)
+        )

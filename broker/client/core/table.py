@@ -6,8 +6,8 @@ Rules (Pulsar's TableViewImpl.handleMessage):
 * A message without content removes its key, and listeners get (key, None). (On a Kafka topic, only
   a null value removes it.)
 * Any other message is decoded and stored, and listeners get (key, value).
-* A strategy, if given, decides first whether the message is used
-  (broker/client/messages/table_strategy.py).
+* A strategy, if given, decides first whether the message is used. A
+  skipped message changes nothing and is not passed to listeners.
 * Errors of the decoder, the strategy or a listener are logged; other messages and listeners are not
   affected.
 
@@ -26,10 +26,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from ledgerfold.broker.client.messages.message import Message
-from ledgerfold.broker.client.messages.table_strategy import CurrentMessages, TableMessage
+from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.strategies.strategic import TopicCompactionStrategy
 
 _log = logging.getLogger(__name__)
@@ -124,3 +125,72 @@ class Table:
                 listener(key, value)
             except Exception:  # user code: its failure must not affect the others
                 _log.exception("A listener of a table view failed at key %r.", key)
+
+
+@dataclass(frozen=True, slots=True)
+class TableMessage:
+    """A StrategicMessage that holds no reference to its entry."""
+
+    key: str
+    value: bytes
+    properties: dict[str, str]
+    event_time_ms: int
+    publish_time_ms: int
+    message_id: tuple[int, int, int]
+
+    @classmethod
+    def of(cls, message: Message) -> TableMessage:
+        """Copies the parts of `message`. Raises Corruption."""
+        place = message.message_id()
+        return cls(
+            message.partition_key(),
+            message.data(),
+            message.properties(),
+            message.event_timestamp(),
+            message.publish_timestamp(),
+            (*place.position, place.batch_index()),
+        )
+
+
+class CurrentMessages:
+    """The current message of each key, under a strategy. Raises InvalidRequest if `strategy` is not
+    an object with should_keep_left.
+
+    The rules (Pulsar's TableViewImpl with a topicCompactionStrategyClassName) are those of
+    strategic compaction (ledgerfold/strategies/strategic.py), so that the view equals the compacted
+    topic. A skipped message is passed only to the strategy's `handle_skipped`.
+
+    >>> from ledgerfold.strategies.ready_made import KeepFirst
+    >>> first = TableMessage("a", b"1", {}, 0, 0, (0, 0, -1))
+    >>> current = CurrentMessages(KeepFirst())
+    >>> current.takes(first), current.takes(first)
+    (True, False)
+    """
+
+    def __init__(self, strategy: TopicCompactionStrategy) -> None:
+        if isinstance(strategy, type) or not callable(getattr(strategy, "should_keep_left", None)):
+            raise InvalidRequest(
+                f"A table view's strategy must be an object with should_keep_left: {strategy!r}."
+            )
+        self._strategy = strategy
+        self._handle_skipped: Callable[[str, Any], object] | None
+        self._handle_skipped = getattr(strategy, "handle_skipped", None)
+        self._messages: dict[str, TableMessage] = {}
+
+    def takes(self, message: TableMessage) -> bool:
+        """Returns whether `message` replaces its key's current message, and replaces it.
+
+        Raises TypeError for an answer that is not a bool, and every error of the strategy.
+        """
+        answer = self._strategy.should_keep_left(self._messages.get(message.key), message)
+        if not isinstance(answer, bool):
+            raise TypeError(f"should_keep_left returned {answer!r:.100}, which is not a bool")
+        if answer:
+            if self._handle_skipped is not None:
+                self._handle_skipped(message.key, message)
+            return False
+        if message.value:
+            self._messages[message.key] = message
+        else:
+            self._messages.pop(message.key, None)
+        return True

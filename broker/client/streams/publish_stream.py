@@ -31,7 +31,7 @@ from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.broker.client.streams.pending import NOWHERE, Outcome, PendingEntry
 from ledgerfold.broker.client.streams.reconnecting_stream import ReconnectingStream
 from ledgerfold.broker.client.streams.sequences import Sequences
-from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.broker.wire.frames import encode_entries
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Position
 from ledgerfold.storage.error_codec import decode_error
 from ledgerfold.storage.errors import LedgerfoldError, NotAllowed, ServiceError, Timeout
@@ -169,7 +169,7 @@ class PublishStream(ReconnectingStream):
         if not entries:
             return None  # receipts must come first: they wake the sender
         self._highest_sent = max(self._highest_sent, self._sent[-1].sequence_id)
-        return encode_publish(entries)
+        return encode_entries(entries)
 
     def _close_gap(self) -> None:
         sequences = self.sequences

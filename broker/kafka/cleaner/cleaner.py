@@ -237,7 +237,7 @@ class Cleaner:
         for name, partition in list(self._broker.partitions_of_kafka().items()):
             is_candidate = partition.config.is_compacted and self.states.is_free(name)
             has_failed = partition.log.state.failure is not None
-            if not is_candidate or has_failed or self.is_uncleanable(name):
+            if not is_candidate or has_failed or self.states.is_uncleanable(name):
                 continue
             made = plan_of(partition, now_ms)
             if made.must_repair:
@@ -339,9 +339,6 @@ class Cleaner:
     def checkpoints(self, namespace: str = "") -> StoredCheckpoints:
         """Returns cleaner-offset-checkpoint as Kafka would write it, for loaded and other logs."""
         return stored_checkpoints(self._broker.metadata.topics(), namespace)
-
-    def is_uncleanable(self, name: str) -> bool:
-        return self.states.is_uncleanable(name)
 
     # -- aborting and pausing --------------------------------------------------------------
 

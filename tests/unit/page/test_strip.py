@@ -8,7 +8,6 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfold.broker.page.plot import LINES_MAX, lines_plot
 from ledgerfold.broker.page.strip import (
     BLOCKS_MAX,
     MARKS_MAX,
@@ -17,6 +16,7 @@ from ledgerfold.broker.page.strip import (
     kafka_strip,
     pulsar_strip,
 )
+from ledgerfold.broker.page.what_if import LINES_MAX, lines_plot
 from ledgerfold.storage.entry import Position
 from tests.support.property_tests import examples
 

@@ -72,7 +72,7 @@ def test_each_failure_has_a_kind(
     calls = CleanerHandlers(lab.broker)
     for _ in range(3):
         turn = lab.run(calls.clean(kafka_pb2.CleanTurnRequest(topic=TOPIC)))
-        if lab.broker.cleaner.is_uncleanable(TOPIC):
+        if lab.broker.cleaner.states.is_uncleanable(TOPIC):
             break
     assert (turn.failure_kind, turn.failure) == (kind, str(failure))
     status = lab.run(calls.get_cleaner(kafka_pb2.GetCleanerRequest()))

@@ -72,7 +72,7 @@ def test_no_log_is_skipped_without_a_reason(lab: KafkaLab) -> None:
     request = kafka_pb2.SetCleaningRequest(topic=TOPIC, uncleanable_reason="")
     with pytest.raises(InvalidRequest, match="Give the reason"):
         lab.run(CleanerHandlers(lab.broker).set_cleaning(request))
-    assert not lab.broker.cleaner.is_uncleanable(TOPIC)
+    assert not lab.broker.cleaner.states.is_uncleanable(TOPIC)
 
 
 def test_a_cleaning_in_progress_does_not_count_as_a_pause(lab: KafkaLab) -> None:

@@ -17,7 +17,7 @@ from ledgerfold.broker.rpc.stream import EOF, feed
 from ledgerfold.broker.topics.access import Claim
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.receipts import IN_FLIGHT_BYTES_MAX, RECEIPTS_MAX
-from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.broker.wire.frames import encode_entries
 from ledgerfold.storage.entry import (
     ENTRY_BYTES_MAX,
     Buffer,
@@ -76,7 +76,7 @@ def test_a_large_frame_yields_to_other_tasks() -> None:
         producer = FakeProducer()
         entries = [b"%08d" % n for n in range(20_000)]
         async with Turns(lambda: len(producer.taken)) as turns:
-            await receive(producer, encode_publish(entries))
+            await receive(producer, encode_entries(entries))
         assert producer.taken == entries
         assert producer.is_finished
         assert turns.most <= publish.SLICE_ENTRIES
@@ -89,7 +89,7 @@ def test_a_frame_of_empty_entries_is_refused_at_the_first_one() -> None:
 
     async def test() -> None:
         producer = FakeProducer()
-        frame = encode_publish([b""]) * 500_000
+        frame = encode_entries([b""]) * 500_000
         tracemalloc.start()
         try:
             await receive(producer, frame)
@@ -109,7 +109,7 @@ def test_a_frame_may_contain_only_entries(behind: bytes) -> None:
 
     async def test() -> None:
         producer = FakeProducer()
-        await receive(producer, encode_publish([b"12345678"]) + behind)
+        await receive(producer, encode_entries([b"12345678"]) + behind)
         assert producer.taken == [b"12345678"]
         assert isinstance(producer.error, InvalidRequest)
 
@@ -121,7 +121,7 @@ def test_the_size_of_the_first_request_is_limited() -> None:
 
     async def test() -> None:
         opening = data_pb2.PublishRequest(open=data_pb2.PublishOpen(topic="t"))
-        frame = opening.SerializeToString() + encode_publish([b""]) * 100_000
+        frame = opening.SerializeToString() + encode_entries([b""]) * 100_000
         with pytest.raises(InvalidRequest, match="200005 bytes"):
             await publish.REQUESTS.opening(cast(Any, FakeContext(frame)))
 

@@ -15,7 +15,7 @@ from ledgerfold.broker.server.grpc_server import DATA_SERVICE
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.reader import Reader
-from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.broker.wire.frames import encode_entries
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.v1 import data_pb2
@@ -83,7 +83,7 @@ def test_a_defect_ends_the_stream_with_an_error(
         raise KeyError("not thought of")
 
     steps = {
-        "Publish": encode_publish([lab.entry([Message(b"k", b"v")], is_batch=False)]),
+        "Publish": encode_entries([lab.entry([Message(b"k", b"v")], is_batch=False)]),
         "Subscribe": data_pb2.SubscribeRequest(permits=1).SerializeToString(),
         "Read": data_pb2.ReadRequest(permits=1).SerializeToString(),
     }

@@ -197,14 +197,14 @@ def test_a_failed_cleaning_marks_its_log_uncleanable(lab: KafkaLab, worker: Held
     worker.error = CompactionFailed("map", "it is no map")
     turn = lab.run(lab.broker.cleaner.run_pass())
     assert turn.failure is worker.error
-    assert lab.broker.cleaner.is_uncleanable(TOPIC)
+    assert lab.broker.cleaner.states.is_uncleanable(TOPIC)
     assert lab.kafka.partition.checkpoint == 0
     assert lab.run(lab.broker.cleaner.run_pass()).topic is None
     gauges = lab.broker.cleaner.gauge_values()
     assert gauges["kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count"] == 1
     assert gauges["kafka.log:type=LogCleanerManager,name=uncleanable-bytes"] > 0
     lab.restart()
-    assert not lab.broker.cleaner.is_uncleanable(TOPIC)
+    assert not lab.broker.cleaner.states.is_uncleanable(TOPIC)
 
 
 def test_a_worker_that_dies_does_not_mark_the_log_at_once(
@@ -215,15 +215,15 @@ def test_a_worker_that_dies_does_not_mark_the_log_at_once(
     worker.error = died = CompactionFailed("map", "the worker died", worker_died=True)
     for _ in range(2):
         assert lab.run(lab.broker.cleaner.run_pass()).failure is died
-        assert not lab.broker.cleaner.is_uncleanable(TOPIC)
+        assert not lab.broker.cleaner.states.is_uncleanable(TOPIC)
     worker.error = None
     worker.go_on.set()
     assert lab.run(lab.broker.cleaner.run_pass()).failure is None
     worker.error = died
     for times in range(3):
-        assert not lab.broker.cleaner.is_uncleanable(TOPIC), times
+        assert not lab.broker.cleaner.states.is_uncleanable(TOPIC), times
         lab.run(lab.broker.cleaner.run_pass())
-    assert lab.broker.cleaner.is_uncleanable(TOPIC)
+    assert lab.broker.cleaner.states.is_uncleanable(TOPIC)
 
 
 @pytest.mark.parametrize("worker_died", [True, False])
@@ -235,7 +235,7 @@ def test_a_reported_failure_of_the_worker_ends_no_thread(
     told = encode_error(CompactionFailed("map", "it ended", worker_died=worker_died))
     worker.error = decode_error(*told)
     assert lab.run(lab.broker.cleaner.run_pass()).failure is worker.error
-    assert lab.broker.cleaner.is_uncleanable(TOPIC) is not worker_died
+    assert lab.broker.cleaner.states.is_uncleanable(TOPIC) is not worker_died
 
 
 def test_a_recreated_topic_is_neither_marked_nor_paused(lab: KafkaLab) -> None:
@@ -247,7 +247,7 @@ def test_a_recreated_topic_is_neither_marked_nor_paused(lab: KafkaLab) -> None:
     lab.run(lab.broker.delete_topic(TOPIC, force=True))
     lab.run(lab.broker.create_topic(TOPIC, {"cleanup.policy": "compact"}))
     assert cleaner.states.is_free(TOPIC)
-    assert not cleaner.is_uncleanable(TOPIC)
+    assert not cleaner.states.is_uncleanable(TOPIC)
 
 
 def test_an_unload_keeps_marks_and_pauses(lab: KafkaLab, worker: HeldWorker) -> None:
@@ -277,7 +277,7 @@ def test_without_a_compactor_no_log_is_marked(lab: KafkaLab, worker: HeldWorker)
     worker.error = CompactorUnavailable("It is off.")
     with pytest.raises(CompactorUnavailable):
         lab.run(lab.broker.cleaner.run_pass())
-    assert not lab.broker.cleaner.is_uncleanable(TOPIC)
+    assert not lab.broker.cleaner.states.is_uncleanable(TOPIC)
     assert lab.broker.cleaner.states.is_free(TOPIC)
 
 
@@ -300,7 +300,7 @@ def test_changes_of_the_log_abort_its_cleaning(lab: KafkaLab, worker: HeldWorker
     turn = turn_with(lab, worker, change)
     assert turn.was_aborted
     assert turn.outcome is None
-    assert not cleaner.is_uncleanable(TOPIC)
+    assert not cleaner.states.is_uncleanable(TOPIC)
     if how == "pause":
         assert lab.run(cleaner.run_pass()).topic is None
         cleaner.resume(TOPIC)

@@ -116,7 +116,7 @@ def test_files_that_cannot_be_removed_do_not_fail_a_cleaning(
     assert turn.failure is None
     assert turn.outcome is not None
     assert lab.kafka.partition.checkpoint == 2
-    assert not lab.broker.cleaner.is_uncleanable(TOPIC)
+    assert not lab.broker.cleaner.states.is_uncleanable(TOPIC)
     monkeypatch.undo()
     lab.restart()
     assert offsets(lab) == [1]
@@ -193,7 +193,7 @@ def test_a_cleaning_during_an_unload_changes_nothing(lab: KafkaLab) -> None:
     beside(lab, lambda: lab.broker.unload_topic(TOPIC))
     assert offsets(lab) == [0, 1, 2]
     assert lab.kafka.partition.checkpoint is None
-    assert not lab.broker.cleaner.is_uncleanable(TOPIC)
+    assert not lab.broker.cleaner.states.is_uncleanable(TOPIC)
     assert lab.clean().outcome is not None
     assert offsets(lab) == [1, 2]
 
