@@ -17,6 +17,7 @@ from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import EARLIEST, LATEST, Position
 from ledgerfold.storage.errors import InvalidRequest, MessageNotFound, NotAllowed
 from ledgerfold.storage.ledger import StoredEntry
+from ledgerfold.storage.text import counted
 
 # The size of the entries that are peeked at once, without the last one.
 PEEK_BYTES_MAX = 1024 * 1024
@@ -68,7 +69,8 @@ async def examined_entry(
     if not total:
         raise MessageNotFound(name, "messages")
     if nth > total:
-        raise InvalidRequest(f"{name} has {total} entries: the position must be 1 to {total}.")
+        entries = counted(total, "entry", "entries")
+        raise InvalidRequest(f"{name} has {entries}: the position must be 1 to {total}.")
     place = nth if from_earliest else total - nth + 1
     return await _entry_at(topic, nth_after(topic.log, EARLIEST, (), place))
 

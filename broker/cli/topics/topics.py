@@ -15,7 +15,7 @@ from ledgerfold.broker.cli.output import (
     print_object,
 )
 from ledgerfold.broker.cli.start_positions import ID, parse_message_id, topic_of
-from ledgerfold.broker.cli.topics import archives, compaction
+from ledgerfold.broker.cli.topics import archives, compaction, messages
 from ledgerfold.broker.cli.topics.namespaces import NAMESPACES, TENANTS
 from ledgerfold.broker.cli.topics.permissions import PERMISSIONS
 from ledgerfold.broker.cli.topics.policies import POLICIES, of_scope
@@ -42,6 +42,7 @@ VERBS = COMMANDS.command(
     "topics",
     "manage topics, their policies and compaction",
     compaction.VERBS,
+    messages.VERBS,
     config_verbs("a Kafka topic's settings", TOPIC),
     logs.VERBS,
     archives.VERBS,
