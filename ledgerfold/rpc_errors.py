@@ -64,6 +64,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "NAMESPACE_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
     "SNAPSHOT_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
     "FAULT_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
+    "MESSAGE_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
     "SNAPSHOT_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
     "TOPIC_BUSY": grpc.StatusCode.FAILED_PRECONDITION,
     "TOPIC_TERMINATED": grpc.StatusCode.FAILED_PRECONDITION,

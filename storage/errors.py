@@ -21,6 +21,7 @@
     │   ├── SnapshotNotFound
     │   ├── SnapshotExists
     │   ├── FaultNotFound
+    │   ├── MessageNotFound          the topic does not hold it, or no longer
     │   ├── TopicBusy                producers or consumers are connected
     │   ├── TopicTerminated          the topic accepts no more messages
     │   ├── SubscriptionNotFound
@@ -235,6 +236,16 @@ class SnapshotExists(RequestError):
 class FaultNotFound(RequestError):
     def __init__(self, id_: int) -> None:
         super().__init__(f"There is no fault {id_}: `ledgerfold faults list` shows all.")
+
+
+class MessageNotFound(RequestError):
+    """A message that its topic does not hold, or no longer. `what`: the words for it."""
+
+    reason = "MESSAGE_NOT_FOUND"
+
+    def __init__(self, topic: str, what: str) -> None:
+        super().__init__(f"Topic {topic} has no {what}.")
+        self.topic = topic
 
 
 class TopicBusy(RequestError):

@@ -5,7 +5,7 @@
 | 0 | success; also if the reader closed the output pipe |
 | 1 | failure; also if the broker does not answer or refuses the request |
 | 2 | usage error: invalid arguments or invalid input, also an invalid setting or name |
-| 3 | not found: a topic, a subscription, a schema or a file |
+| 3 | not found: a topic, a subscription, a message, a schema or a file |
 | 4 | timed out |
 | 5 | conflict: already exists, in use, or already running |
 | 6 | damaged data |
@@ -31,6 +31,7 @@ _BY_CLASS: dict[type[BaseException], int] = {
     errors.NamespaceNotFound: NOT_FOUND,
     errors.SnapshotNotFound: NOT_FOUND,
     errors.FaultNotFound: NOT_FOUND,
+    errors.MessageNotFound: NOT_FOUND,
     errors.SnapshotExists: CONFLICT,
     errors.TenantExists: CONFLICT,
     errors.NamespaceExists: CONFLICT,

@@ -50,6 +50,7 @@ ROWS = output(*FORMATS)
 DOCUMENT = output("table", "jsonl", "json")
 # The default is pulsar-admin's format.
 ANSWER = _output(FORMATS, "default: pulsar-admin's format", "tables")
+MESSAGES = _output(("text", "json", "jsonl"), "default: pulsar-admin's format", "lines of text")
 
 
 def print_answer(options: argparse.Namespace, rows: Iterable[Row], lines: Iterable[str]) -> None:

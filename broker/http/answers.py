@@ -21,6 +21,7 @@ _INT_MAX = 2**63 - 1
 _STATUSES: tuple[tuple[type[errors.LedgerfoldError], int], ...] = (
     (errors.TopicNotFound, 404),
     (errors.SubscriptionNotFound, 404),
+    (errors.MessageNotFound, 404),
     (errors.TopicExists, 409),
     (errors.SubscriptionExists, 409),
     (errors.NothingExpired, 409),
@@ -100,6 +101,8 @@ def _words(error: errors.LedgerfoldError) -> str:
             return "This topic already exists"
         case errors.SubscriptionNotFound(topic=topic, subscription=name):
             return f"Subscription {name} not found for topic {topic}"
+        case errors.MessageNotFound():
+            return "Message id not found"
         case errors.SubscriptionExists():
             return "Subscription already exists for topic"
     # The text is of bounded length.

@@ -16,14 +16,12 @@ from ledgerfold.broker.common.traffic import iso_time
 from ledgerfold.broker.http.answers import Answer, Refusal, Request
 from ledgerfold.broker.http.routes import Route
 from ledgerfold.broker.http.topics import TOPIC, named_topic
-from ledgerfold.broker.subscriptions.cursor_operations import nth_after
-from ledgerfold.broker.subscriptions.lifecycle import existing_subscription
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.broker.topics.topic import Topic
+from ledgerfold.broker.topics.single_entries import entry_by_id, examined_entry, peeked_entries
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.decoded import StoredMessage
-from ledgerfold.storage.entry import EARLIEST, LATEST, Position
-from ledgerfold.storage.errors import NotAllowed
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import MessageNotFound
 from ledgerfold.storage.ledger import StoredEntry
 from ledgerfold.storage.pulsar.batch import PulsarBatch
 
@@ -40,58 +38,37 @@ def message_routes(broker: Broker) -> list[Route]:
 
 
 class MessageVerbs:
+    """The verbs over broker/topics/single_entries.py."""
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    async def _topic(self, request: Request) -> Topic:
-        name = named_topic(self._broker, request)
-        if self._broker.partitions.count(name):
-            raise NotAllowed(f"A message is in one partition: name {name}-partition-0 or another.")
-        return await self._broker.topic(name, create=False)
-
     async def peek(self, request: Request) -> Answer:
         """Returns the n-th entry of a subscription's backlog, from 1."""
-        nth = request.number("position")
-        topic = await self._topic(request)
-        subscription = existing_subscription(topic, request.names["subscription"])
-        if nth < 1:
-            raise Refusal(412, "Positions count from 1.")
-        if nth > subscription.backlog_entries():
+        nth, name = request.number("position"), named_topic(self._broker, request)
+        found = await peeked_entries(self._broker, name, request.names["subscription"], nth)
+        if not found:
             raise Refusal(404, "Message not found")
-        cursor = subscription.cursor
-        at = nth_after(topic.log, cursor.mark_delete, cursor.ranges, nth)
-        return await self._entry(topic, at, "Message not found")
+        return await self._shown(found[0])
 
     async def examine(self, request: Request) -> Answer:
         """Returns the n-th entry of the topic, counted from the first or the last one."""
-        nth = request.number("messagePosition", 1)
-        topic = await self._topic(request)
-        total = topic.log.ledgers.entries_between(EARLIEST, LATEST)
-        if not total:
-            raise Refusal(412, "Could not examine messages due to the total message is zero")
-        if not 1 <= nth <= total:
-            raise Refusal(
-                412, f"The topic has {total} entries: messagePosition must be 1 to {total}."
-            )
-        if request.query.get("initialPosition", "latest") != "earliest":
-            nth = total - nth + 1
-        return await self._entry(
-            topic, nth_after(topic.log, EARLIEST, (), nth), "Message not found"
-        )
+        nth, name = request.number("messagePosition", 1), named_topic(self._broker, request)
+        from_earliest = request.query.get("initialPosition") == "earliest"
+        try:
+            found = await examined_entry(self._broker, name, nth, from_earliest=from_earliest)
+        except MessageNotFound:
+            reason = "Could not examine messages due to the total message is zero"
+            raise Refusal(412, reason) from None
+        return await self._shown(found)
 
     async def by_id(self, request: Request) -> Answer:
         at = Position(request.number("ledger"), request.number("entry"))
-        topic = await self._topic(request)
-        if at.ledger_id not in topic.log.ledgers or at.entry_id < 0:
-            raise Refusal(404, "Message id not found")
-        return await self._entry(topic, at, "Message id not found")
+        name = named_topic(self._broker, request)
+        return await self._shown(await entry_by_id(self._broker, name, at))
 
-    async def _entry(self, topic: Topic, at: Position, missing: str) -> Answer:
-        """Returns the entry at a position, which may have been trimmed meanwhile."""
-        found = (await topic.log.reads.read_raw(at, 1)).entries
-        if not found or found[0].header.position != at:
-            raise Refusal(404, missing)
-        return await self._broker.in_thread(lambda: _answer(found[0]))
+    async def _shown(self, entry: StoredEntry) -> Answer:
+        return await self._broker.in_thread(lambda: _answer(entry))
 
 
 def _answer(entry: StoredEntry) -> Answer:

@@ -19,6 +19,7 @@ from ledgerfold.broker.common.names import parse_namespace, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
 from ledgerfold.broker.rpc.admin_faults import FaultHandlers
+from ledgerfold.broker.rpc.admin_messages import MessageHandlers
 from ledgerfold.broker.rpc.admin_namespaces import NamespaceHandlers
 from ledgerfold.broker.rpc.admin_partitions import PartitionedTopicHandlers
 from ledgerfold.broker.rpc.admin_permissions import PermissionHandlers
@@ -52,6 +53,7 @@ def admin_calls(broker: Broker) -> dict[str, Handler]:
         "GetBrokerInfo": get_broker_info,
         **calls_of(
             TopicHandlers(broker),
+            MessageHandlers(broker),
             PartitionedTopicHandlers(broker),
             SubscriptionHandlers(broker),
             NamespaceHandlers(broker),

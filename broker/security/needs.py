@@ -57,7 +57,8 @@ RPCS: Final[Mapping[str, Need]] = {
             "GetPartitionedTopicStats GetSchema ListSchemas CheckSchema",
             Need.PRODUCE: "PutSchema DeleteSchema",
             Need.CONSUME: "CreateSubscription ListSubscriptions ExpireMessages ResetCursor "
-            "SkipMessages ClearBacklog GetMessageIdByTimestamp Explain WhatIf",
+            "SkipMessages ClearBacklog GetMessageIdByTimestamp PeekMessages ExamineMessages "
+            "GetMessageById Explain WhatIf",
             Need.LIST: "ListTopics ListPartitionedTopics",
             Need.ADMIN: "CreateTopic DeleteTopic UnloadTopic TrimTopic TruncateTopic "
             "TerminateTopic CreatePartitionedTopic UpdatePartitionedTopic DeletePartitionedTopic "

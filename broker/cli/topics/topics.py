@@ -15,7 +15,7 @@ from ledgerfold.broker.cli.output import (
     print_object,
 )
 from ledgerfold.broker.cli.start_positions import ID, parse_message_id, topic_of
-from ledgerfold.broker.cli.topics import archives, compaction
+from ledgerfold.broker.cli.topics import archives, compaction, messages
 from ledgerfold.broker.cli.topics.namespaces import NAMESPACES, PERMISSIONS, TENANTS
 from ledgerfold.broker.cli.topics.policies import POLICIES, of_scope
 from ledgerfold.broker.cli.units import MOMENT, POSITIVE, TIME, parse_positive
@@ -41,6 +41,7 @@ VERBS = COMMANDS.command(
     "topics",
     "manage topics, their policies and compaction",
     compaction.VERBS,
+    messages.VERBS,
     config_verbs("a Kafka topic's settings", TOPIC),
     logs.VERBS,
     archives.VERBS,

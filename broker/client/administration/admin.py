@@ -23,6 +23,7 @@ from ledgerfold.broker.client.administration.analysis_calls import AnalysisCalls
 from ledgerfold.broker.client.administration.channel import AdminChannel
 from ledgerfold.broker.client.administration.fault_calls import FaultCalls
 from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
+from ledgerfold.broker.client.administration.message_calls import MessageCalls
 from ledgerfold.broker.client.administration.namespace_calls import NamespaceCalls, PermissionCalls
 from ledgerfold.broker.client.administration.schema_calls import SchemaCalls
 from ledgerfold.broker.client.administration.state_calls import StateCalls
@@ -35,6 +36,7 @@ from ledgerfold.v1 import admin_pb2, data_pb2, records_pb2
 
 
 class Admin(
+    MessageCalls,
     NamespaceCalls,
     PermissionCalls,
     PolicyCalls,

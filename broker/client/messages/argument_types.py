@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from enum import IntEnum
 from numbers import Integral, Real
-from types import NoneType, UnionType
+from types import NoneType, SimpleNamespace, UnionType
 from typing import (
     Any,
     Final,
@@ -88,9 +88,16 @@ TIMEOUT_TYPES: Final = (float, NoneType)
 @functools.cache
 def _checked_types(annotated: Callable[..., object]) -> dict[str, tuple[type, ...]]:
     """Returns the types of fields or parameters that are in _TYPES, and of choices."""
-    hints = get_type_hints(annotated).items()
-    types = {name: tuple(_members(hint)) for name, hint in hints if name != "return"}
+    types = {name: tuple(_members(hint)) for name, hint in _hints(annotated).items()}
     return {name: kinds for name, kinds in types.items() if all(map(_is_checked, kinds))}
+
+
+def _hints(annotated: Any) -> dict[str, Any]:
+    if isinstance(annotated, type):
+        return get_type_hints(annotated)
+    # The type that a function returns may be imported for type checkers only.
+    given = {name: hint for name, hint in annotated.__annotations__.items() if name != "return"}
+    return get_type_hints(SimpleNamespace(__annotations__=given), annotated.__globals__)
 
 
 def _members(hint: Any) -> Iterator[Any]:

@@ -561,6 +561,56 @@ class GetMessageIdByTimestampResponse(_message.Message):
     message_id: _records_pb2.MessageId
     def __init__(self, message_id: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ...) -> None: ...
 
+class PeekMessagesRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "position", "messages")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    position: int
+    messages: int
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., position: _Optional[int] = ..., messages: _Optional[int] = ...) -> None: ...
+
+class PeekMessagesResponse(_message.Message):
+    __slots__ = ("entries",)
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, entries: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class ExamineMessagesRequest(_message.Message):
+    __slots__ = ("topic", "position", "from_earliest")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    FROM_EARLIEST_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    position: int
+    from_earliest: bool
+    def __init__(self, topic: _Optional[str] = ..., position: _Optional[int] = ..., from_earliest: _Optional[bool] = ...) -> None: ...
+
+class ExamineMessagesResponse(_message.Message):
+    __slots__ = ("entry",)
+    ENTRY_FIELD_NUMBER: _ClassVar[int]
+    entry: bytes
+    def __init__(self, entry: _Optional[bytes] = ...) -> None: ...
+
+class GetMessageByIdRequest(_message.Message):
+    __slots__ = ("topic", "ledger_id", "entry_id")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    ledger_id: int
+    entry_id: int
+    def __init__(self, topic: _Optional[str] = ..., ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ...) -> None: ...
+
+class GetMessageByIdResponse(_message.Message):
+    __slots__ = ("entry",)
+    ENTRY_FIELD_NUMBER: _ClassVar[int]
+    entry: bytes
+    def __init__(self, entry: _Optional[bytes] = ...) -> None: ...
+
 class CreateSubscriptionRequest(_message.Message):
     __slots__ = ("topic", "subscription", "start")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

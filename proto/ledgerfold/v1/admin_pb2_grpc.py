@@ -126,6 +126,21 @@ class AdminServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetMessageIdByTimestampRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetMessageIdByTimestampResponse.FromString,
                 _registered_method=True)
+        self.PeekMessages = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/PeekMessages',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.PeekMessagesRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.PeekMessagesResponse.FromString,
+                _registered_method=True)
+        self.ExamineMessages = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/ExamineMessages',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.ExamineMessagesRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ExamineMessagesResponse.FromString,
+                _registered_method=True)
+        self.GetMessageById = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/GetMessageById',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetMessageByIdRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetMessageByIdResponse.FromString,
+                _registered_method=True)
         self.CreateSubscription = channel.unary_unary(
                 '/ledgerfold.v1.AdminService/CreateSubscription',
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.CreateSubscriptionRequest.SerializeToString,
@@ -458,6 +473,30 @@ class AdminServiceServicer:
     def GetMessageIdByTimestamp(self, request, context):
         """Returns the id of the first entry that was published at or after a time. The compacted ledger is searched first. If
         there is no such entry, returns the id that the next published entry will have.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PeekMessages(self, request, context):
+        """The following three return entries of raw ledgers, and have no effect on subscriptions. FAILED_PRECONDITION
+        (NOT_ALLOWED) for a topic that is partitioned, a Kafka topic or non-persistent.
+
+        Returns entries of a subscription's backlog; that of `__compaction` is what no compaction has read.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExamineMessages(self, request, context):
+        """Returns an entry by its place in the topic. NOT_FOUND (MESSAGE_NOT_FOUND) if the topic is empty.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetMessageById(self, request, context):
+        """Returns an entry by its id. NOT_FOUND (MESSAGE_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -850,6 +889,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.GetMessageIdByTimestamp,
                     request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetMessageIdByTimestampRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetMessageIdByTimestampResponse.SerializeToString,
+            ),
+            'PeekMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.PeekMessages,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.PeekMessagesRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.PeekMessagesResponse.SerializeToString,
+            ),
+            'ExamineMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExamineMessages,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ExamineMessagesRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.ExamineMessagesResponse.SerializeToString,
+            ),
+            'GetMessageById': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMessageById,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetMessageByIdRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetMessageByIdResponse.SerializeToString,
             ),
             'CreateSubscription': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateSubscription,
@@ -1538,6 +1592,87 @@ class AdminService:
             '/ledgerfold.v1.AdminService/GetMessageIdByTimestamp',
             ledgerfold_dot_v1_dot_admin__pb2.GetMessageIdByTimestampRequest.SerializeToString,
             ledgerfold_dot_v1_dot_admin__pb2.GetMessageIdByTimestampResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PeekMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/PeekMessages',
+            ledgerfold_dot_v1_dot_admin__pb2.PeekMessagesRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.PeekMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExamineMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/ExamineMessages',
+            ledgerfold_dot_v1_dot_admin__pb2.ExamineMessagesRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.ExamineMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMessageById(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/GetMessageById',
+            ledgerfold_dot_v1_dot_admin__pb2.GetMessageByIdRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.GetMessageByIdResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,6 +39,7 @@ EXPECTED: dict[type[LedgerfoldError], int] = {
     errors.NamespaceNotFound: 3,
     errors.SnapshotNotFound: 3,
     errors.FaultNotFound: 3,
+    errors.MessageNotFound: 3,
     errors.NamespaceExists: 5,
     errors.SnapshotExists: 5,
     errors.TopicBusy: 5,

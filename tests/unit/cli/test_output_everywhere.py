@@ -22,6 +22,8 @@ pytestmark = pytest.mark.process
 
 SECRET = {"LEDGERFOLD_COMPACTOR_SECRET": "s"}
 T, K = "public/walked/t", "public/walked/k"
+# The topic with the first ledger, which its subscription holds.
+FIRST = "public/walked/first"
 # The arguments of each; {} are paths. None: it needs Spark, or replaces the others' data, and has
 # separate tests.
 SHOWING: dict[str, str | None] = {
@@ -40,6 +42,9 @@ SHOWING: dict[str, str | None] = {
     "topics terminate": "public/walked/ended",
     "topics last-message-id": T,
     "topics get-message-id": f"{T} -d 0",
+    "topics peek-messages": f"{T} -s s -n 2",
+    "topics examine-messages": T,
+    "topics get-message-by-id": f"{FIRST} -l 1 -e 0",
     "topics subscriptions": T,
     "topics get-partitioned-topic-metadata": "public/walked/p",
     "topics list-partitioned-topics": "public/walked",
@@ -198,6 +203,8 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledgerfold]:
                 return ledgerfold("--url", broker.url, *arguments, stdin=stdin)
 
             for setup in (
+                f"produce {FIRST} -k a -m 1",
+                f"topics create-subscription {FIRST} -s s -m earliest",
                 f"produce {T} -k a -m 1",
                 f"topics create-subscription {T} -s s -m earliest",
                 "topics create public/walked/ended",

@@ -74,6 +74,10 @@ def fill(message: Message) -> None:
             told.start.earliest = True
         case "SkipMessagesRequest":
             told.entries = 1
+        case "PeekMessagesRequest":
+            told.position = told.messages = 1
+        case "ExamineMessagesRequest":
+            told.position = 1
         case "Fault":
             told.kind, told.operation = FAULT_KIND_DELAY, FAULT_OPERATION_READ
             told.delay_ms = 1
