@@ -58,7 +58,7 @@ class CommittedChecks(Told):
         stored = self.entries(compacted.ledger_id).values()
         found = live_rows(self._disk, self._ledgers, stored, segments, self.is_damaged)
         messages = sum(map(live_messages, segments))
-        if self.is_damaged and len(found) < messages:
+        if self.is_damaged and len(found) != messages:
             # It was verified, and damaged since.
             found = rows
         # Whether it includes entries that now count as torn is unknown.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.decoded import StoredMessage
-from ledgerfold.storage.entry import EntryHeader, Position, read_header, verify_sections
+from ledgerfold.storage.entry import EntryHeader, Position, crc32c, read_header, verify_sections
 from ledgerfold.storage.errors import Corruption, IncompatibleFormat
 from ledgerfold.v1.records_pb2 import SegmentRecord
 from tests.model.strategic_model import renumbered
@@ -59,12 +59,14 @@ def numbered_anew(rows: Sequence[Row]) -> list[Row]:
 
 def dead_rows(disk: Disk, segment: Path, may_be_damaged: bool) -> dict[int, set[int]]:
     """Returns the dead rows of a segment's entries, by offset, as docs/FORMATS.md describes
-    them.
+    them; none if the vector is damaged.
     """
     node = disk.find(segment.with_suffix(".dead"))
     if not isinstance(node, File):
         return {}
     data = bytes(node.data)
+    if may_be_damaged and int.from_bytes(data[:4], "little") != crc32c(data[4:]):
+        return {}
     rows, entries = int.from_bytes(data[8:16], "little"), int.from_bytes(data[24:32], "little")
     columns, at = list[list[int]](), 32
     for width in (8, 8, 4, 4):
@@ -89,7 +91,7 @@ def dead_rows(disk: Disk, segment: Path, may_be_damaged: bool) -> dict[int, set[
             part = data[at : at + bits]
             at += bits
             found[offset] = {row for row in range(count) if part[row // 8] >> row % 8 & 1}
-        if not may_be_damaged and (len(found[offset]) != dead or first + count > rows):
+        if len(found[offset]) != dead or first + count > rows:
             raise AssertionError(f"{segment}: its deletion vector is not what it says")
     return found
 
