@@ -203,6 +203,7 @@ class LedgerStore:
             state=state,
             topic=topic,
             created_ms=self._clock_ms(),
+            being_made=state == LEDGER_STATE_DELETING,
         )
         writer = LedgerWriter(
             record,

@@ -9,13 +9,14 @@ some writes ago. Each of these proves it:
 
 The store record then has `is_incomplete`, until a repair: nothing that holds an entry is removed. A
 topic is not served if one of its ledgers has entries that no record describes: reads would end
-early, without an error. All other topics are served.
+early, without an error. All other topics are served. A record in state DELETING does not describe
+its ledger if a lost write may have made the ledger live.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from ledgerfold.storage.errors import Corruption, MetadataLost
@@ -70,7 +71,7 @@ def find_losses(
     metadata.skip_ledger_ids(highest_id)
     report.is_incomplete = bool(signs) or was_known
     if report.is_incomplete:
-        name_topics(unnamed, ledgers, files, report)
+        return name_topics(ledgers_dir, ledgers, metadata.topic_names(), files, report)
     return unnamed
 
 
@@ -119,21 +120,46 @@ def signs_of_loss(
     return signs
 
 
+def without_unfinished(
+    ledgers: Mapping[int, LedgerRecord], topics: Collection[str]
+) -> dict[int, LedgerRecord]:
+    """Returns the ledgers without those in state DELETING that a lost write may have made live.
+
+    These were being made, or their topic has no record (`topics`): a restore of a snapshot brings
+    deleted topics back.
+    """
+    return {
+        ledger_id: record
+        for ledger_id, record in ledgers.items()
+        if record.state != LEDGER_STATE_DELETING
+        or not (record.being_made or record.topic not in topics)
+    }
+
+
 def name_topics(
-    unnamed: Iterable[UnnamedFile],
+    ledgers_dir: Path,
     ledgers: Mapping[int, LedgerRecord],
+    topics: Collection[str],
     files: Files,
     report: RecoveryReport,
-) -> None:
-    """Reports the topics of the entries that no record names."""
+) -> list[UnnamedFile]:
+    """Reports the topics of the entries that no record names, once writes are lost.
+
+    `topics`: those that have a record. Returns the files that no record names.
+    """
+    known = without_unfinished(ledgers, topics)
+    unnamed = unnamed_files(
+        ledgers_dir, known, files, split_by_unfinished(ledgers_dir.parent, files)
+    )
     found: dict[str, set[int]] = {}
     for each in unnamed:
-        topic = _topic_of(each, ledgers.get(each.ledger_id), files) if each.holds_entries else ""
+        topic = _topic_of(each, known.get(each.ledger_id), files) if each.holds_entries else ""
         if topic:
             found.setdefault(topic, set()).add(each.ledger_id)
     for topic, ledger_ids in sorted(found.items()):
         report.unrecorded[topic] = sorted(ledger_ids)
         _log.error("%s", MetadataLost(topic, report.unrecorded[topic]))
+    return unnamed
 
 
 def _topic_of(file: UnnamedFile, record: LedgerRecord | None, files: Files) -> str:

@@ -42,6 +42,13 @@ class MetadataBatch:
         self.deletes.discard(at)
         self.puts[at] = encode_record(record)
 
+    def put_being_made(self, record: LedgerRecord) -> None:
+        """Lists a ledger before its files exist: a start deletes it, unless `record` is put."""
+        listed = LedgerRecord()
+        listed.CopyFrom(record)
+        listed.state, listed.being_made = LEDGER_STATE_DELETING, True
+        self.put(listed)
+
     def _delete(self, at: bytes) -> None:
         self.puts.pop(at, None)
         self.deletes.add(at)

@@ -8,7 +8,8 @@
 2. Every file that a record names must exist and have its size; other ledgers are reported as
    damaged. The broker starts nevertheless: intact data can be read, and reads of the rest raise the
    error.
-3. Ledgers in state DELETING are deleted; files and folders that no record names are removed. What
+3. Ledgers in state DELETING are deleted, those included that were being made when the process died;
+   files and folders that no record names are removed. What
    cannot be removed now (a surviving process may still write there) is left for later. Nothing that
    holds an entry is removed while a ledger is damaged, or the metadata have lost writes
    (storage/losses.py); a directory with ledgers but without a store record is not started at all.

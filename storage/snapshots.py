@@ -199,10 +199,7 @@ class Snapshots(SnapshotFolder):
                 )
         with self._metadata.batch() as batch:
             for record in missing:
-                listed = LedgerRecord()
-                listed.CopyFrom(record)
-                listed.state = LEDGER_STATE_DELETING
-                batch.put(listed)
+                batch.put_being_made(record)
         reach("restore.marked")
         folder = self.path / records.name
         linked = [self._link_back(record, folder) for record in wanted.values()]

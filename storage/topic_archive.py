@@ -53,7 +53,6 @@ from ledgerfold.storage.snapshot_folder import checksum_of, flat
 from ledgerfold.storage.snapshots import RECORDS_BYTES_MAX
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_CLOSED,
-    LEDGER_STATE_DELETING,
     CursorRecord,
     LedgerRecord,
     PartitionedTopicRecord,
@@ -222,10 +221,7 @@ class TopicImport:
         self._metadata.skip_ledger_ids(max(found.ledgers, default=0))
         with self._metadata.batch() as batch:
             for record in found.ledgers.values():
-                listed = LedgerRecord()
-                listed.CopyFrom(record)
-                listed.state = LEDGER_STATE_DELETING
-                batch.put(listed)
+                batch.put_being_made(record)
 
     def _extract(self, archive: tarfile.TarFile, found: _Checked) -> None:
         left = found.files()

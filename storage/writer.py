@@ -350,7 +350,7 @@ class LedgerWriter:
         """Returns the ledger's record as closed."""
         self._end_segment()
         record = _copy(self.record)
-        record.state = LEDGER_STATE_CLOSED
+        record.state, record.being_made = LEDGER_STATE_CLOSED, False
         record.closed_ms = self._clock_ms()
         return record
 

@@ -218,7 +218,7 @@ class Stored:
         signs = signs_of_loss(unnamed, highest_id, store, marked, self.metadata.writes)
         if signs or (store is not None and store.is_incomplete):
             report = RecoveryReport()
-            name_topics(unnamed, ledgers, REAL, report)
+            name_topics(root, ledgers, self.metadata.topic_names(), REAL, report)
             for name in names:
                 if name in report.unrecorded:
                     raise MetadataLost(name, report.unrecorded[name])

@@ -11,20 +11,22 @@ policies, settings, subscriptions, the position below which retention had hidden
 4. Cleaned segments of a Kafka log are restored if raw ones do not cover them.
 5. Partitioned topics and producers get their records again: otherwise a new producer would get the
    number of an old one, and its messages would be dropped as duplicates.
-6. Entries of unknown topics stay as copies.
+6. Entries of unknown topics, and of ledgers that were being deleted, stay as copies.
 """
 
 from __future__ import annotations
 
-from ledgerfold.storage.names import DELETION_VECTOR_SUFFIX
+from ledgerfold.storage.names import DELETION_VECTOR_SUFFIX, LABEL
 from ledgerfold.storage.partition_names import parse_partition, partition_name
 from ledgerfold.storage.records import key_of
 from ledgerfold.storage.repair.kafka import adopt_cleaned, facts_of
 from ledgerfold.storage.repair.ledger_check import LedgerCheck
 from ledgerfold.storage.repair.rebuilt_records import set_view
 from ledgerfold.storage.repair.steps import Draft
+from ledgerfold.storage.segment import file_names
 from ledgerfold.storage.text import counted
 from ledgerfold.v1.records_pb2 import (
+    LEDGER_STATE_DELETING,
     PartitionedTopicRecord,
     ProducerRecord,
     RunRecord,
@@ -50,6 +52,17 @@ def accept_losses(draft: Draft) -> None:
         f"the metadata have lost their last writes ({'; '.join(signs)}): subscriptions, policies "
         "and settings are in an earlier state, or lost"
     )
+    _copy_deleted(draft)
+
+
+def _copy_deleted(draft: Draft) -> None:
+    """Copies ledgers in state DELETING: the write that cancelled their deletion may be lost."""
+    for record in draft.survey.ledger_records().values():
+        paths = {*file_names(record), f"{record.ledger_id}/{LABEL}"}
+        existing = {each for each in paths if draft.exists(each)}
+        if record.state == LEDGER_STATE_DELETING and existing:
+            draft.plan.copies |= existing
+            draft.step("is being deleted: a copy is kept", record.topic, record.ledger_id)
 
 
 def restore(draft: Draft) -> None:

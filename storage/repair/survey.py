@@ -36,7 +36,7 @@ from ledgerfold.storage.errors import Corruption, InvalidRequest, KafkaError, St
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.key_value import KeyValueStore
 from ledgerfold.storage.label import Label, read_label
-from ledgerfold.storage.losses import load_mark, signs_of_loss
+from ledgerfold.storage.losses import load_mark, signs_of_loss, without_unfinished
 from ledgerfold.storage.names import ledgers_dir, parse_ledger_dir, segment_number
 from ledgerfold.storage.partition_names import parse_partition
 from ledgerfold.storage.records import (
@@ -47,6 +47,7 @@ from ledgerfold.storage.records import (
     WRITES_KEY,
     decode_record,
     key,
+    ledger_key,
 )
 from ledgerfold.storage.repair.ledger_check import LedgerCheck, check_ledger
 from ledgerfold.storage.repair_manifest import split_by_unfinished
@@ -200,6 +201,8 @@ def take(
     if is_tail and is_same_boot and survey.has_mark and not survey.losses:
         # All counted writes are stored: the end is a truncated, never acknowledged write.
         survey.metadata_damage, survey.torn_metadata = None, metadata_damage
+    if survey.is_incomplete and survey.folders:
+        _forget_unfinished(survey, folder, files)
     for record, is_reconstructed in _records(survey):
         check = check_ledger(record, folder, files, is_same_boot=is_same_boot)
         check.is_reconstructed = is_reconstructed
@@ -226,8 +229,7 @@ def _look_into(survey: Survey, folder: Path, files: Files) -> None:
             continue
         if label is not None:
             survey.labels[ledger_id] = label
-    split = split_by_unfinished(folder.parent, files)
-    survey.unnamed = unnamed_files(folder, survey.ledger_records(), files, split)
+    survey.unnamed = _unnamed(survey, folder, files)
 
 
 def _find_losses(survey: Survey, data_dir: Path, files: Files) -> None:
@@ -245,6 +247,20 @@ def _find_losses(survey: Survey, data_dir: Path, files: Files) -> None:
     )
     if store is not None and store.is_incomplete and not survey.losses:
         survey.losses = ["an earlier start found losses, which no repair has restored"]
+
+
+def _forget_unfinished(survey: Survey, folder: Path, files: Files) -> None:
+    """Treats ledgers that a lost write may have made live as those without a record."""
+    ledgers = survey.ledger_records()
+    known = without_unfinished(ledgers, survey.topics())
+    for ledger_id in ledgers.keys() - known.keys():
+        del survey.records[ledger_key(ledger_id)]
+    survey.unnamed = _unnamed(survey, folder, files)
+
+
+def _unnamed(survey: Survey, folder: Path, files: Files) -> list[UnnamedFile]:
+    split = split_by_unfinished(folder.parent, files)
+    return unnamed_files(folder, survey.ledger_records(), files, split)
 
 
 def _records(survey: Survey) -> Iterator[tuple[LedgerRecord, bool]]:

@@ -236,7 +236,7 @@ class DeletionVectorRecord(_message.Message):
     def __init__(self, size_bytes: _Optional[int] = ..., checksum: _Optional[int] = ..., messages: _Optional[int] = ..., entries: _Optional[int] = ..., bytes: _Optional[int] = ..., first: _Optional[_Union[Position, _Mapping]] = ..., last: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class LedgerRecord(_message.Message):
-    __slots__ = ("ledger_id", "kind", "state", "topic", "segments", "created_ms", "closed_ms", "lost", "damaged")
+    __slots__ = ("ledger_id", "kind", "state", "topic", "segments", "created_ms", "closed_ms", "lost", "damaged", "being_made")
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -246,6 +246,7 @@ class LedgerRecord(_message.Message):
     CLOSED_MS_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    BEING_MADE_FIELD_NUMBER: _ClassVar[int]
     ledger_id: int
     kind: LedgerKind
     state: LedgerState
@@ -255,7 +256,8 @@ class LedgerRecord(_message.Message):
     closed_ms: int
     lost: _containers.RepeatedCompositeFieldContainer[PositionRange]
     damaged: bool
-    def __init__(self, ledger_id: _Optional[int] = ..., kind: _Optional[_Union[LedgerKind, str]] = ..., state: _Optional[_Union[LedgerState, str]] = ..., topic: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[SegmentRecord, _Mapping]]] = ..., created_ms: _Optional[int] = ..., closed_ms: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ..., damaged: _Optional[bool] = ...) -> None: ...
+    being_made: bool
+    def __init__(self, ledger_id: _Optional[int] = ..., kind: _Optional[_Union[LedgerKind, str]] = ..., state: _Optional[_Union[LedgerState, str]] = ..., topic: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[SegmentRecord, _Mapping]]] = ..., created_ms: _Optional[int] = ..., closed_ms: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ..., damaged: _Optional[bool] = ..., being_made: _Optional[bool] = ...) -> None: ...
 
 class Policies(_message.Message):
     __slots__ = ("compaction_threshold_bytes", "retention_ms", "retention_bytes", "retain_null_key", "message_ttl_ms", "compaction_strategy", "backlog_size_quota", "backlog_age_quota", "delayed_delivery", "emulation", "schema_compatibility_strategy", "schema_validation_enforced", "allow_auto_update_schema", "deduplication")

@@ -26,7 +26,7 @@ from ledgerfold.storage.files import REAL
 from ledgerfold.storage.kafka.entries import entry_of as kafka_entry_of
 from ledgerfold.storage.kafka.records import build_columns
 from ledgerfold.storage.lock import DirectoryLock
-from ledgerfold.storage.names import segment_path
+from ledgerfold.storage.names import segment_path, write_mark_path
 from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.storage.records import ledger_key
 from ledgerfold.storage.segment import SegmentWriter
@@ -232,13 +232,21 @@ def test_an_open_ledger_that_lost_acknowledged_entries_is_damaged(directory: Dat
         values(directory)
 
 
-def test_entries_without_a_record_are_an_error(directory: DataDirectory) -> None:
+@pytest.mark.parametrize("is_being_made", [False, True])
+def test_entries_without_a_record_are_an_error(
+    directory: DataDirectory, is_being_made: bool
+) -> None:
+    """Also if the record is that of a ledger that a lost write has made live."""
     add(directory.ledger(), "a1")
     lost = directory.ledger()
     add(lost, "b1")
     with directory.metadata.batch() as batch:
         batch.put(TopicRecord(name=TOPIC, ledger_ids=[1]))
     directory.pairs.write({}, [ledger_key(lost.ledger_id)])
+    if is_being_made:
+        with directory.metadata.batch() as batch:
+            batch.put_being_made(lost.record)
+        write_mark_path(directory.path).unlink()
     directory.stop()
     with pytest.raises(MetadataLost, match=f"ledgers/{lost.ledger_id}"):
         values(directory)

@@ -10,12 +10,17 @@ was there, or an error; and after a repair all of it is there again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import NamedTuple, TypeVar
 
 import pytest
 
+from ledgerfold.broker.topics.kafka_truncation import truncate_log
+from ledgerfold.broker.topics.reset import reset
+from ledgerfold.broker.topics.snapshots import BrokerSnapshots
 from ledgerfold.storage.entry import EARLIEST, read_header
 from ledgerfold.storage.errors import (
     Corruption,
@@ -26,9 +31,10 @@ from ledgerfold.storage.errors import (
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import write_mark_path
 from ledgerfold.storage.partition_names import partition_name
-from ledgerfold.storage.records import STORE_KEY, encode_record, key_of
+from ledgerfold.storage.records import STORE_KEY, WRITES_KEY, encode_record, key_of
+from ledgerfold.storage.topic_archive import ArchivedFile, TopicImport, archive_blocks
 from ledgerfold.storage.unnamed import unnamed_files
-from ledgerfold.v1.records_pb2 import ProducerRecord, StoreRecord
+from ledgerfold.v1.records_pb2 import ProducerRecord, SnapshotRecords, StoreRecord
 from tests.model.broker_lab import DATA, STORE, TOPIC, BrokerLab
 from tests.model.log_model import Message, Read
 from tests.support.kafka_lab import KafkaLab
@@ -115,7 +121,51 @@ def delete_another(lab: BrokerLab) -> None:
     publish(lab, 4, 4)
 
 
-HISTORIES = [publish_only, compact_twice, compact_and_trim, delete_another]
+def reset_and_restore(lab: BrokerLab) -> None:
+    snapshots = BrokerSnapshots(lab.broker)
+    compact_twice(lab)
+    lab.run(snapshots.save("s"))
+    lab.run(reset(lab.broker))
+    lab.settle()
+    lab.run(snapshots.restore("s"))
+    lab.settle()
+    publish(lab, 18, 3)
+
+
+def import_archive(lab: BrokerLab) -> None:
+    source = BrokerLab()
+    compact_twice(source)
+    source.stop()
+    with NamedTemporaryFile() as file:
+        file.writelines(archive(source))
+        file.flush()
+        TopicImport(Path(file.name), LEDGERS, lab.metadata, lab.files).run()
+
+
+def archive(lab: BrokerLab) -> Iterator[bytes]:
+    """Yields the blocks of the archive of the only topic of a broker that has ended."""
+    records = SnapshotRecords(name=TOPIC)
+    for key, value in lab.metadata.pairs():
+        if key not in (STORE_KEY, WRITES_KEY):
+            records.pairs.add(key=key, value=value)
+    relative = [
+        f"{folder}/{name}"
+        for folder in lab.files.listdir(LEDGERS)
+        for name in lab.files.listdir(LEDGERS / folder)
+    ]
+    paths = {each: LEDGERS / each for each in relative}
+    files = [ArchivedFile(each, path, lab.files.size(path)) for each, path in paths.items()]
+    return archive_blocks(records, [], files, lab.files)
+
+
+HISTORIES = [
+    publish_only,
+    compact_twice,
+    compact_and_trim,
+    delete_another,
+    reset_and_restore,
+    import_archive,
+]
 
 
 @pytest.fixture(scope="module", params=HISTORIES, ids=lambda each: each.__name__)
@@ -404,6 +454,26 @@ def test_a_missing_write_mark_is_reported_and_restored() -> None:
     lab.stop()
 
 
+def test_a_ledger_that_was_being_deleted_stays_as_a_copy() -> None:
+    """A lost write may have cancelled the deletion, as that of a restore does."""
+    lab = BrokerLab()
+
+    def act() -> None:
+        publish(lab, 0, 3)
+        with lab.metadata.batch() as batch:
+            lab.store.mark_deleting(1, batch)
+
+    files, pairs = recorded(lab, act).lost(0).disk()
+    files.remove(write_mark_path(DATA))
+    Offline(DATA, pairs, files).repair()
+    (repair,) = files.listdir(DATA / "repairs")
+    copies = files.listdir(DATA / "repairs" / repair / "ledgers" / "1")
+    assert copies == ["00000000000000000000.log", "label"]
+    lab = resumed(BrokerLab, files, pairs)
+    assert lab.report.deleted == [1]
+    lab.stop()
+
+
 # Kafka topics
 
 
@@ -418,10 +488,18 @@ def clean_twice(lab: KafkaLab) -> None:
     lab.add([(b"9", b"9")])
 
 
-@pytest.fixture(scope="module")
-def kafka_history() -> History:
+def truncate(lab: KafkaLab) -> None:
+    """Leaves a copy of the batches before the offset, as the only one, and one after them."""
+    for n in range(4):
+        lab.add([(b"%d" % n, b"%d" % n)])
+    lab.run(truncate_log(lab.broker, TOPIC, 3))
+    lab.add([(b"9", b"9")])
+
+
+@pytest.fixture(scope="module", params=[clean_twice, truncate], ids=lambda each: each.__name__)
+def kafka_history(request: pytest.FixtureRequest) -> History:
     lab = KafkaLab({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
-    return recorded(lab, lambda: clean_twice(lab))
+    return recorded(lab, lambda: request.param(lab))
 
 
 def test_lost_metadata_leave_the_only_copy_of_a_kafka_topic_in_place(
@@ -449,6 +527,7 @@ def test_a_kafka_topic_is_restored(kafka_history: History) -> None:
     """Each record at its offset; and new ones get offsets behind them."""
     lab = resumed(KafkaLab, *kafka_history.lost(0).disk())
     wanted = lab.records()
+    next_offset = wanted[-1][0] + 1
     lab.stop()
     for lost in range(1, len(kafka_history.stores)):
         files, pairs = kafka_history.lost(lost).disk()
@@ -457,7 +536,7 @@ def test_a_kafka_topic_is_restored(kafka_history: History) -> None:
         assert offline.damage() == [], lost
         lab = resumed(KafkaLab, files, pairs)
         assert {*wanted} <= {*lab.records()}, lost
-        assert lab.add([(b"a", b"z")])[0][0] == 17, lost
+        assert lab.add([(b"a", b"z")])[0][0] == next_offset, lost
         lab.stop()
 
 
