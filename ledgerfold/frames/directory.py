@@ -14,7 +14,7 @@ Bounds: the records of the store in memory; READ_BYTES of entries at a time, or 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import NamedTuple
 from ledgerfold.frames.parts import PART_BYTES, Part, before, narrowed
 from ledgerfold.frames.query import Query
 from ledgerfold.storage.deletion_vector import VectorCache
-from ledgerfold.storage.entry import EARLIEST, LATEST, Position
+from ledgerfold.storage.entry import EARLIEST, LATEST, Buffer, Position
 from ledgerfold.storage.errors import (
     MetadataLost,
     MissingFile,
@@ -143,8 +143,22 @@ class SnapshotFiles(Files):
         super().__init__()
         self._folder = folder
 
+    def _place(self, path: Path) -> Path:
+        return self._folder / flat(str(path.relative_to(self._folder)))
+
+    def exists(self, path: Path) -> bool:
+        return super().exists(self._place(path))
+
+    def size(self, path: Path) -> int:
+        return super().size(self._place(path))
+
     def open_read(self, path: Path) -> ReadFile:
-        return super().open_read(self._folder / flat(str(path.relative_to(self._folder))))
+        return super().open_read(self._place(path))
+
+    @contextmanager
+    def map(self, path: Path) -> Iterator[Buffer]:
+        with super().map(self._place(path)) as view:
+            yield view
 
 
 class UnchangedFiles(Files):

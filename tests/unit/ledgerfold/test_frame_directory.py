@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from ledgerfold import frames
+from ledgerfold.broker.cli.main import main
 from ledgerfold.frames.query import Query
 from ledgerfold.frames.reading import last_positions, parts_of
+from ledgerfold.storage.dead_tally import DeadTally
 from ledgerfold.storage.entry import Position, read_header, stamp
 from ledgerfold.storage.errors import (
     Corruption,
@@ -26,10 +28,10 @@ from ledgerfold.storage.files import REAL
 from ledgerfold.storage.kafka.entries import entry_of as kafka_entry_of
 from ledgerfold.storage.kafka.records import build_columns
 from ledgerfold.storage.lock import DirectoryLock
-from ledgerfold.storage.names import segment_path, write_mark_path
+from ledgerfold.storage.names import deletion_vector_path, segment_path, write_mark_path
 from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.storage.records import ledger_key
-from ledgerfold.storage.segment import SegmentWriter
+from ledgerfold.storage.segment import SegmentWriter, link_segment, scan_segment
 from ledgerfold.storage.snapshots import Snapshots
 from ledgerfold.v1.records_pb2 import PartitionedTopicRecord, TopicRecord
 from tests.support.data_directory import TOPIC, DataDirectory, add, put
@@ -117,6 +119,36 @@ def test_a_snapshot_is_read_while_its_broker_runs(directory: DataDirectory) -> N
     directory.stop()
     with pytest.raises(FileNotFoundError):
         values(directory.path / "snapshots" / "second")
+
+
+def test_a_snapshot_with_a_deletion_vector_is_read_and_exported(
+    directory: DataDirectory, tmp_path: Path
+) -> None:
+    writer = directory.ledger()
+    add(writer, "a1", "b1")
+    writer.close()
+    ledgers = directory.path / "ledgers"
+    compacted = directory.metadata.allocate_ledger_id()
+    (ledgers / str(compacted)).mkdir()
+    segment = link_segment(ledgers, writer.record.segments[0], compacted, 0)
+    tally = DeadTally()
+    for header, _ in scan_segment(ledgers / segment.path, segment):
+        tally.add(header, [0] if header.entry_id == 0 else [])
+    stored, dead = tally.finish()
+    (ledgers / deletion_vector_path(segment.path)).write_bytes(stored)
+    segment.dead.CopyFrom(dead)
+    with directory.metadata.batch() as batch:
+        batch.put(directory.store.verify_compacted(compacted, TOPIC, [segment]))
+    horizon = {"ledger_id": writer.ledger_id, "entry_id": 1}
+    directory.edit(compacted={"ledger_id": compacted, "horizon": horizon, "run_number": 1})
+    Snapshots(directory.path, directory.metadata, REAL, lambda: 1).save("s")
+    directory.stop()
+    snapshot = directory.path / "snapshots" / "s"
+    assert values(snapshot, compacted=True) == ["b1"]
+    archive = str(tmp_path / "t.topic")
+    assert main(["topics", "export", "t", archive, "--data", str(snapshot)]) == 0
+    assert main(["topics", "import", archive, "--data", str(tmp_path / "new")]) == 0
+    assert values(tmp_path / "new", compacted=True) == ["b1"]
 
 
 def test_a_snapshot_without_its_records_is_refused(tmp_path: Path) -> None:
