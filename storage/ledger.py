@@ -44,7 +44,7 @@ from ledgerfold.storage.names import (
 )
 from ledgerfold.storage.reader import LedgerReader
 from ledgerfold.storage.recovery_report import RecoveryReport
-from ledgerfold.storage.removal import delete_ledger, delete_left, delete_together
+from ledgerfold.storage.removal import delete_ledgers, delete_left
 from ledgerfold.storage.reserve import Reserve
 from ledgerfold.storage.segment import scan_segment
 from ledgerfold.storage.settings import StoreSettings
@@ -340,46 +340,45 @@ class LedgerStore:
             batch.put(record)
 
     def delete_files(self, ledger_id: int) -> None:
-        """Deletes files and record. Raises DiskFailure; the next call, or a start, tries again."""
-        writer = self._writers.get(ledger_id)
-        if writer is not None:
-            writer.abandon()
+        """Deletes one ledger as delete_all_files() does."""
+        self.delete_all_files((ledger_id,))
+
+    def delete_all_files(self, ledger_ids: Collection[int]) -> None:
+        """Deletes files and records of ledgers, and what earlier calls have left.
+
+        Raises DiskFailure if some of the ledgers stay: the next call, or a start, tries again.
+        """
+        for ledger_id in ledger_ids:
+            if (writer := self._writers.get(ledger_id)) is not None:
+                writer.abandon()
+        failed = {*ledger_ids}
         with self._left_lock:
-            left, self._left = self._left - {ledger_id}, set()
-        failed = {ledger_id}
+            left, self._left = self._left - failed, set()
         try:
-            self._delete(ledger_id)
+            self._delete(ledger_ids)
             failed.clear()
+        except DiskFailure:
+            if len(failed) > 1:
+                # One that cannot be removed does not keep the others.
+                failed = delete_left(failed, self.ledgers_dir, self._metadata, self._files)
+            if failed:
+                raise
         finally:
             # Not earlier: a concurrent reader would put it into the cache again.
-            self._forget(ledger_id)
+            for ledger_id in ledger_ids:
+                self._forget(ledger_id)
             failed |= delete_left(left, self.ledgers_dir, self._metadata, self._files)
             with self._left_lock:
                 self._left |= failed
 
-    def delete_all_files(self, ledger_ids: Sequence[int]) -> None:
-        """Deletes many ledgers without a writer at once, as delete_files() does one.
-
-        Raises DiskFailure; the next deletion, or the next start, retries what could not be removed.
-        """
+    def _delete(self, ledger_ids: Collection[int]) -> None:
         try:
-            delete_together(ledger_ids, self.ledgers_dir, self._metadata, self._files)
-        except DiskFailure:
-            with self._left_lock:
-                self._left.update(ledger_ids)
-            raise
-        finally:
-            for ledger_id in ledger_ids:
-                self._forget(ledger_id)
-
-    def _delete(self, ledger_id: int) -> None:
-        try:
-            delete_ledger(ledger_id, self.ledgers_dir, self._metadata, self._files)
+            delete_ledgers(ledger_ids, self.ledgers_dir, self._metadata, self._files)
         except DiskFailure as error:
             if not error.is_short_of_descriptors:
                 raise
             self._close_idle_files()
-            delete_ledger(ledger_id, self.ledgers_dir, self._metadata, self._files)
+            delete_ledgers(ledger_ids, self.ledgers_dir, self._metadata, self._files)
 
     def restored(self) -> None:
         """Forgets all damage and open files: a restore has brought back what was missing."""

@@ -11,7 +11,7 @@ Before files are removed, the writes that marked their ledger are durably counte
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from ledgerfold.storage.errors import DiskFailure
@@ -24,19 +24,27 @@ from ledgerfold.storage.unnamed import UnnamedFile, listdir
 _log = logging.getLogger(__name__)
 
 
-def delete_ledger(ledger_id: int, ledgers_dir: Path, metadata: MetadataStore, files: Files) -> None:
-    """Deletes the files, the folder, then the record, durably. Raises DiskFailure."""
-    folder = ledgers_dir / str(ledger_id)
+def delete_ledgers(
+    ledger_ids: Iterable[int], ledgers_dir: Path, metadata: MetadataStore, files: Files
+) -> None:
+    """Deletes the files, the folders, then the records, durably, with one sync and one write.
+
+    Raises DiskFailure.
+    """
     with metadata.removals.shared():
-        if metadata.is_restored(ledger_id):
+        gone = [each for each in ledger_ids if not metadata.is_restored(each)]
+        if not gone:
             return
-        if files.exists(folder):
+        folders = [path for each in gone if files.exists(path := ledgers_dir / str(each))]
+        if folders:
             metadata.allow_removal()
+        for folder in folders:
             files.remove_dir(folder)
         files.sync_dir(ledgers_dir)
-        if metadata.ledger(ledger_id) is not None:
-            with metadata.batch() as batch:
-                batch.delete_ledger(ledger_id)
+        with metadata.batch() as batch:
+            for ledger_id in gone:
+                if metadata.ledger(ledger_id) is not None:
+                    batch.delete_ledger(ledger_id)
 
 
 def delete_left(
@@ -46,29 +54,11 @@ def delete_left(
     left = set()
     for ledger_id in ledger_ids:
         try:
-            delete_ledger(ledger_id, ledgers_dir, metadata, files)
+            delete_ledgers((ledger_id,), ledgers_dir, metadata, files)
         except DiskFailure as error:
             _log.warning("Ledger %d is not removed yet: %s", ledger_id, error)
             left.add(ledger_id)
     return left
-
-
-def delete_together(
-    ledger_ids: Sequence[int], ledgers_dir: Path, metadata: MetadataStore, files: Files
-) -> None:
-    """Deletes many ledgers as delete_ledger() does, with one sync and one write for all.
-
-    Raises DiskFailure.
-    """
-    with metadata.removals.shared():
-        gone = [each for each in ledger_ids if not metadata.is_restored(each)]
-        metadata.allow_removal()
-        for ledger_id in gone:
-            files.remove_dir(ledgers_dir / str(ledger_id))
-        files.sync_dir(ledgers_dir)
-        with metadata.batch() as batch:
-            for ledger_id in gone:
-                batch.delete_ledger(ledger_id)
 
 
 def sweep(

@@ -39,7 +39,7 @@ from ledgerfold.storage.names import (
     ledgers_dir,
 )
 from ledgerfold.storage.records import STORE_KEY, WRITES_KEY, decode, key
-from ledgerfold.storage.removal import delete_ledger
+from ledgerfold.storage.removal import delete_ledgers
 from ledgerfold.storage.segment import file_names
 from ledgerfold.storage.snapshot_folder import (
     SnapshotFolder,
@@ -188,7 +188,7 @@ class Snapshots(SnapshotFolder):
         for ledger_id, record in wanted.items():
             existing = self._metadata.ledger(ledger_id)
             if existing is not None and existing.state == LEDGER_STATE_DELETING:
-                delete_ledger(ledger_id, self._ledgers_dir, self._metadata, self._files)
+                delete_ledgers((ledger_id,), self._ledgers_dir, self._metadata, self._files)
                 existing = self._metadata.ledger(ledger_id)
             if existing is None:
                 missing.append(record)

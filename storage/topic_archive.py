@@ -47,7 +47,7 @@ from ledgerfold.storage.names import (
 from ledgerfold.storage.partition_names import parse_partition
 from ledgerfold.storage.reader import LedgerReader
 from ledgerfold.storage.records import FEATURES, decode_record
-from ledgerfold.storage.removal import delete_ledger
+from ledgerfold.storage.removal import delete_ledgers
 from ledgerfold.storage.segment import tally_segment
 from ledgerfold.storage.snapshot_folder import checksum_of, flat
 from ledgerfold.storage.snapshots import RECORDS_BYTES_MAX
@@ -150,8 +150,7 @@ class TopicImport:
                     self._extract(archive, found)
                     self._verify(found)
                 except BaseException:
-                    for ledger_id in found.ledgers:
-                        delete_ledger(ledger_id, self._ledgers_dir, self._metadata, self._disk)
+                    delete_ledgers(found.ledgers, self._ledgers_dir, self._metadata, self._disk)
                     raise
         except tarfile.TarError as error:
             raise self._damage(str(error)) from error

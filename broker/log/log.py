@@ -119,6 +119,6 @@ class TopicLog:
                 record.retention_floor.CopyFrom(PositionRecord(ledger_id=record.ledger_ids[0]))
 
         await self._stored.change(edit, lambda: self.positions.forget(dropped))
-        for ledger_id in dropped:
-            await self._files.in_thread(functools.partial(store.delete_files, ledger_id))
+        if dropped:
+            await self._files.in_thread(functools.partial(store.delete_all_files, dropped))
         return dropped

@@ -123,8 +123,7 @@ class NewLedgers:
         self._stored.change_now(edit)
         self._ledgers.keep(self._stored.record.ledger_ids)
         (self._writers.open,) = created
-        for ledger_id in deleted:
-            self._store.delete_files(ledger_id)
+        self._store.delete_all_files(deleted)
 
     def first_ledger_id(self) -> int | None:
         """Returns the id for load_first(); None if the topic is not new, or the id needs the disk.

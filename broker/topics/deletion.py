@@ -47,5 +47,4 @@ async def delete_records(
     for name in names:
         for callback in broker.on_deleted:
             callback(name)
-    for ledger_id in ledger_ids:
-        await broker.in_thread(functools.partial(broker.store.delete_files, ledger_id))
+    await broker.in_thread(functools.partial(broker.store.delete_all_files, ledger_ids))

@@ -23,9 +23,12 @@ async def retry_with_reserve(store: LedgerStore, free: Callable[[], Awaitable[ob
     except DiskFailure as error:
         if not (error.is_full and store.reserve.is_there):
             raise
-        # TopicNotFound: the first attempt deleted it; its remaining files are removed later.
         try:
-            with store.reserve.lent(), contextlib.suppress(TopicNotFound):
-                await free()
+            with store.reserve.lent():
+                # TopicNotFound: the first attempt deleted it.
+                with contextlib.suppress(TopicNotFound):
+                    await free()
+                # The files that the first attempt left.
+                await asyncio.to_thread(store.delete_all_files, ())
         finally:
             await asyncio.to_thread(store.reserve.renew)

@@ -75,11 +75,11 @@ async def _truncate(broker: Broker, topic: KafkaTopic, offset: int) -> None:
             knows_producers=not topic.partition.producers.is_empty,
         )
 
-    for ledger_id in await broker.in_thread(work):
-        try:
-            await broker.in_thread(functools.partial(broker.store.delete_files, ledger_id))
-        except DiskFailure as error:
-            _log.warning("The files of ledger %d stay for now: %s", ledger_id, error)
+    gone = await broker.in_thread(work)
+    try:
+        await broker.in_thread(functools.partial(broker.store.delete_all_files, gone))
+    except DiskFailure as error:
+        _log.warning("Files of ledgers of %s stay for now: %s", topic.name, error)
     reach("truncate.after-delete")
 
 

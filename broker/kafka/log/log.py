@@ -381,11 +381,10 @@ class KafkaLog:
         """Deletes the files of unreferenced ledgers. The store retries those that it cannot remove
         now.
         """
-        for ledger_id in ledger_ids:
-            try:
-                await self._files.in_thread(functools.partial(self._store.delete_files, ledger_id))
-            except DiskFailure as error:
-                _log.warning("The files of ledger %d stay for now: %s", ledger_id, error)
+        try:
+            await self._files.in_thread(functools.partial(self._store.delete_all_files, ledger_ids))
+        except DiskFailure as error:
+            _log.warning("Files of ledgers of %s stay for now: %s", self._stored.name, error)
 
     def files_of(self, segment: LiveSegment) -> list[LedgerRecord]:
         """Returns the records of a segment's ledgers. Raises MissingFile, Moved."""

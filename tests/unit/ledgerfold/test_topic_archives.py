@@ -183,7 +183,7 @@ def test_a_killed_import_is_removed_by_the_next_start(
 
     made = directory(tmp_path / "new")
     monkeypatch.setattr(TopicImport, "_verify", killed)
-    monkeypatch.setattr(topic_archive, "delete_ledger", lambda *_: None)
+    monkeypatch.setattr(topic_archive, "delete_ledgers", lambda *_: None)
     with pytest.raises(Killed):
         TopicImport(file, made.path / "ledgers", made.metadata, REAL).run()
     made.stop()

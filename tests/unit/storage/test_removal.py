@@ -1,12 +1,18 @@
-"""Tests files that no record names: left over, or stored and lost by the metadata."""
+"""Tests the removal of ledgers, and files that no record names: left over, or stored and lost by
+the metadata.
+"""
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_OPEN
 from tests.model.broker_lab import DATA, TOPIC, BrokerLab
 from tests.model.log_model import Message
 from tests.support.lossy_files import everything
@@ -87,3 +93,30 @@ def test_the_remains_of_a_run_are_removed() -> None:
     assert lab.report.orphans == ["60"]
     assert not lab.report.kept
     lab.stop()
+
+
+@pytest.mark.parametrize("is_trimmed", [True, False])
+def test_a_folder_that_cannot_be_removed_keeps_no_other(is_trimmed: bool) -> None:
+    """The next deletion removes it, too."""
+    lab = BrokerLab()
+    stored(lab)
+    lab.consume(2, read_compacted=False)
+    lab.files.during = failing(f"remove_dir {LEDGERS / '1'}")
+    with pytest.raises(DiskFailure):
+        lab.run(lab.topic.trim() if is_trimmed else lab.broker.delete_topic(TOPIC, force=True))
+    assert lab.files.listdir(LEDGERS) == ["1"]
+    lab.files.during = lambda call: None
+    lab.store.delete_all_files(())
+    assert lab.files.listdir(LEDGERS) == []
+    assert {each.state for each in lab.metadata.ledgers()} <= {LEDGER_STATE_OPEN}
+    lab.stop()
+
+
+def failing(wanted: str) -> Callable[[str], None]:
+    """Returns what fails each such call to the disk."""
+
+    def fail(call: str) -> None:
+        if call == wanted:
+            raise DiskFailure(call, "remove", OSError(errno.EIO, "why"))
+
+    return fail

@@ -9,7 +9,8 @@ import pytest
 
 from ledgerfold.broker.topics.freeing import retry_with_reserve
 from ledgerfold.storage.errors import DiskFailure, LedgerfoldError, TopicNotFound
-from tests.model.broker_lab import BrokerLab
+from tests.model.broker_lab import TOPIC, BrokerLab
+from tests.model.log_model import Message
 
 
 class Freeing:
@@ -54,6 +55,22 @@ def test_on_a_full_disk_an_operation_is_repeated_with_the_reserve(
     lab.run(retry_with_reserve(lab.store, free))
     assert free.calls == [False, True]
     assert lab.store.reserve.is_there
+
+
+def test_files_that_a_full_disk_kept_are_removed_with_the_reserve(lab: BrokerLab) -> None:
+    """The topic itself was deleted at once, by the last write that there was room for."""
+    lab.publish([([Message(b"k", b"v")], False) for _ in range(14)])
+
+    def fill(call: str) -> None:
+        is_deleted = lab.metadata.topic(TOPIC) is None
+        if call == "write metadata" and is_deleted and not lab.store.reserve.is_lent:
+            raise failure(errno.ENOSPC)
+
+    lab.files.during = fill
+    lab.run(retry_with_reserve(lab.store, lambda: lab.broker.delete_topic(TOPIC, force=True)))
+    assert lab.metadata.topic(TOPIC) is None
+    assert lab.metadata.ledgers() == []
+    assert lab.files.listdir(lab.store.ledgers_dir) == []
 
 
 def test_a_second_failure_is_raised_and_the_reserve_renewed(lab: BrokerLab) -> None:
