@@ -48,7 +48,7 @@ class SnapshotFolder:
         self.path, self._files = data_dir / SNAPSHOTS, files
 
     def sweep(self) -> None:
-        """Removes the incomplete snapshots that a crash has left, as far as possible."""
+        """Removes incomplete snapshots, as far as possible."""
         try:
             for name in self._listed():
                 if name.endswith(ASIDE_SUFFIX):
@@ -113,7 +113,7 @@ class SnapshotFolder:
         self._files.remove_dir(aside)
         self._files.replace(self.path / name, aside)
         self._files.sync_dir(self.path)
-        self._files.remove_dir(aside)
+        self.sweep()
 
 
 def read_records(folder: Path, files: Files) -> SnapshotRecords:

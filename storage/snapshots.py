@@ -4,7 +4,8 @@ A snapshot has a hard link to each file of each ledger, and a file with all reco
 copied: a ledger that is closed never changes. So while one is saved or restored no topic is loaded,
 and all ledgers are closed. A crash leaves the state before or after:
 
-* **Save**: everything is built in <name>.tmp, synced, and renamed. A start removes what was not.
+* **Save**: everything is built in <name>.tmp, synced, and renamed. A failed one is removed; what
+  cannot be removed, or is left by a crash, by the next save or deletion, or by a start.
 * **Restore**: ledgers that exist no more are listed as DELETING, so that a start would remove
   them, and linked; files that others have lost are linked, too; then one synced write replaces all
   records. Ledgers that the snapshot does not have are DELETING from then on.
@@ -23,6 +24,8 @@ from typing import Final
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.errors import (
     Corruption,
+    DiskFailure,
+    LedgerfoldError,
     LimitExceeded,
     MissingFile,
     NotAllowed,
@@ -102,24 +105,34 @@ class Snapshots(SnapshotFolder):
             what = "Bytes of all metadata records"
             raise LimitExceeded(what, len(data), RECORDS_BYTES_MAX, "Delete topics.")
         make_durable_dir(self.path, self._files)
-        target, aside = self.path / name, self.path / f"{name}{ASIDE_SUFFIX}"
+        self.sweep()
+        try:
+            self._build(records, data)
+        except LedgerfoldError:
+            self.sweep()
+            raise
+        try:
+            self._files.sync_dir(self.path)
+        except DiskFailure as error:
+            what = f"Snapshot {name} is saved, but a power loss may undo that: a sync"
+            raise DiskFailure(error.path, what, error.cause) from error
+        reach("snapshot.renamed")
+        return described(records)
+
+    def _build(self, records: SnapshotRecords, data: bytes) -> None:
+        """Links and writes all files aside, then renames their folder. `data`: the records."""
+        target = self.path / records.name
+        aside = self.path / f"{records.name}{ASIDE_SUFFIX}"
         self._files.remove_dir(aside)
         self._files.make_dir(aside)
         for record in ledgers_of(records).values():
             for path in self._paths(record):
                 self._link(self._ledgers_dir / path, aside / flat(path))
-        try:
-            self.check_files(records, aside)
-        except MissingFile:
-            self._files.remove_dir(aside)
-            raise
+        self.check_files(records, aside)
         write_file(aside / SNAPSHOT_RECORDS, [checksum_of(data), data], self._files)
         self._files.sync_dir(aside)
         reach("snapshot.linked")
         self._files.replace(aside, target)
-        self._files.sync_dir(self.path)
-        reach("snapshot.renamed")
-        return described(records)
 
     def _records(self, name: str) -> SnapshotRecords:
         """Returns all records but those of ledgers that are being deleted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -183,6 +184,47 @@ def test_a_crash_at_each_step_keeps_a_complete_state(name: str, tail: Tail) -> N
             break
     assert len(found) == 2
     assert number > 4
+
+
+def test_a_failed_save_leaves_nothing_or_tells_that_it_is_there(lab: BrokerLab) -> None:
+    """Links would keep the space of ledgers that are deleted later."""
+    fill(lab)
+    store, calls, ends = snapshots(lab), list[str](), list[bool]()
+
+    def fail(call: str) -> None:
+        if str(FOLDER) in call:
+            calls.append(call)
+            if len(calls) == len(ends) + 1:
+                raise DiskFailure(call, "A call", OSError(errno.EIO, "why"))
+
+    lab.files.during = fail
+    while not any(ends):
+        calls.clear()
+        with pytest.raises(DiskFailure) as caught:
+            lab.run(store.save("s"))
+        ends.append("Snapshot s is saved" in caught.value.message)
+        there = lab.files.listdir(FOLDER) if lab.files.exists(FOLDER) else []
+        assert there == ["s"] * ends[-1]
+    assert len(ends) > 4
+
+
+def test_what_a_failed_save_could_not_remove_is_removed_by_a_deletion(lab: BrokerLab) -> None:
+    fill(lab)
+    store = snapshots(lab)
+    lab.run(store.save("old"))
+
+    def fail(call: str) -> None:
+        if "new.tmp" in call and not call.startswith(("make_dir", "link")):
+            raise DiskFailure(call, "A call", OSError(errno.EIO, "why"))
+
+    lab.files.during = fail
+    lab.files.make_dir(FOLDER / "new.tmp")
+    with pytest.raises(DiskFailure):
+        lab.run(store.save("new"))
+    assert lab.files.listdir(FOLDER) == ["new.tmp", "old"]
+    lab.files.during = lambda call: None
+    lab.run(store.delete("old"))
+    assert lab.files.listdir(FOLDER) == []
 
 
 def test_invalid_snapshot_requests_are_refused(
