@@ -17,7 +17,8 @@ Ledger ids are never reused after a restore: the store record is not part of a s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -170,49 +171,69 @@ class Snapshots(SnapshotFolder):
 
     # Restoring.
 
-    def restore(self, records: SnapshotRecords) -> list[int]:
+    def restore(
+        self, records: SnapshotRecords, delete: Callable[[Collection[int]], None]
+    ) -> list[int]:
         """Replaces all records by those of the snapshot, while all ledgers are closed.
 
         Returns the ids of the ledgers that are now DELETING, whose files the caller deletes. On an
-        error nothing has changed. Raises MissingFile, NotAllowed, StorageError.
+        error nothing has changed, and `delete` removes what was brought back, unless it is unknown
+        whether the records are replaced: then the next start decides. Raises MissingFile,
+        NotAllowed, StorageError.
         """
         self.check_files(records)
         wanted = ledgers_of(records)
-        gone = list[int]()
+        gone, made = list[int](), list[int]()
 
         def edit(batch: MetadataBatch) -> None:
             gone.extend(each for each in batch.delete_everything() if each not in wanted)
             for pair in records.pairs:
                 batch.put_encoded(pair.key, pair.value)
 
-        with self._metadata.removals.exclusive():
-            self._bring_back(records, wanted)
-            self._metadata.change(edit)
-            self._metadata.restored.update(wanted)
+        try:
+            with self._metadata.removals.exclusive():
+                made += self._list(records, wanted)
+                self._bring_back(records, wanted)
+                try:
+                    self._metadata.change(edit)
+                except DiskFailure as error:
+                    if error.may_be_durable:
+                        made.clear()
+                    raise
+                self._metadata.restored.update(wanted)
+        except LedgerfoldError:
+            with suppress(DiskFailure):
+                delete(made)
+            raise
         reach("restore.recorded")
         return gone
+
+    def _list(self, records: SnapshotRecords, wanted: dict[int, LedgerRecord]) -> list[int]:
+        """Lists the ledgers that exist no more as being made. Returns their ids."""
+        found = {each.ledger_id: each for each in self._metadata.ledgers()}
+        deleted = {
+            ledger_id
+            for ledger_id, each in found.items()
+            if ledger_id in wanted and each.state == LEDGER_STATE_DELETING
+        }
+        delete_ledgers(deleted, self._ledgers_dir, self._metadata, self._files)
+        made = [each for each in wanted if each in deleted or each not in found]
+        for ledger_id in wanted.keys() - made:
+            if found[ledger_id] != wanted[ledger_id]:
+                raise NotAllowed(
+                    f"Ledger {ledger_id} was repaired after snapshot {records.name} was saved, so "
+                    "it cannot be restored. Save a new snapshot."
+                )
+        with self._metadata.batch() as batch:
+            for ledger_id in made:
+                batch.put_being_made(wanted[ledger_id])
+        return made
 
     def _bring_back(self, records: SnapshotRecords, wanted: dict[int, LedgerRecord]) -> None:
         """Links the files of the ledgers that exist no more; a start would remove them again.
 
         Also links files that are missing in, or differ in size from, those of existing ledgers.
         """
-        missing = list[LedgerRecord]()
-        for ledger_id, record in wanted.items():
-            existing = self._metadata.ledger(ledger_id)
-            if existing is not None and existing.state == LEDGER_STATE_DELETING:
-                delete_ledgers((ledger_id,), self._ledgers_dir, self._metadata, self._files)
-                existing = self._metadata.ledger(ledger_id)
-            if existing is None:
-                missing.append(record)
-            elif existing != record:
-                raise NotAllowed(
-                    f"Ledger {ledger_id} was repaired after snapshot {records.name} was saved, so "
-                    "it cannot be restored. Save a new snapshot."
-                )
-        with self._metadata.batch() as batch:
-            for record in missing:
-                batch.put_being_made(record)
         reach("restore.marked")
         folder = self.path / records.name
         linked = [self._link_back(record, folder) for record in wanted.values()]

@@ -68,7 +68,9 @@ class BrokerSnapshots:
             records = await broker.in_thread(functools.partial(self._snapshots.load, name))
             async with held_empty(broker) as to_load:
                 before, restored = broker.metadata.topic_names(), topics_of(records)
-                restore = functools.partial(self._snapshots.restore, records)
+                restore = functools.partial(
+                    self._snapshots.restore, records, broker.store.delete_all_files
+                )
                 gone = await replace_records(broker, restore)
                 broker.store.restored()
                 to_load.update(restored)

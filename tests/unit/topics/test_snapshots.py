@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -225,6 +226,35 @@ def test_what_a_failed_save_could_not_remove_is_removed_by_a_deletion(lab: Broke
     lab.files.during = lambda call: None
     lab.run(store.delete("old"))
     assert lab.files.listdir(FOLDER) == []
+
+
+def test_a_failed_restore_leaves_no_ledger(lab: BrokerLab) -> None:
+    """Its links kept the space of ledgers that no snapshot has later."""
+    fill(lab)
+    store, failed = snapshots(lab), set[str]()
+    lab.run(store.save("s"))
+    lab.run(reset(lab.broker))
+    lab.settle()
+
+    def fail(call: str) -> None:
+        is_of_restore = "make_dir" in call or "link" in call or call.startswith("sync_dir")
+        if str(lab.store.ledgers_dir) in call and is_of_restore and call not in failed:
+            failed.add(call)
+            raise DiskFailure(call, "A call", OSError(errno.EIO, "why"))
+
+    before = state(lab)
+    lab.files.during = fail
+    while True:
+        count = len(failed)
+        with suppress(DiskFailure):
+            lab.run(store.restore("s"))
+        if len(failed) == count:
+            break
+        assert state(lab) == before
+        lab.store.delete_all_files(())
+        assert lab.metadata.ledgers() == []
+        assert lab.files.listdir(lab.store.ledgers_dir) == []
+    assert len(failed) > 4
 
 
 def test_invalid_snapshot_requests_are_refused(
