@@ -29,6 +29,7 @@ from ledgerfold.storage.deletion_vector import VectorCache
 from ledgerfold.storage.entry import EARLIEST, LATEST
 from ledgerfold.storage.errors import (
     Corruption,
+    DiskFailure,
     InvalidRequest,
     LimitExceeded,
     NotAllowed,
@@ -47,7 +48,7 @@ from ledgerfold.storage.names import (
 from ledgerfold.storage.partition_names import parse_partition
 from ledgerfold.storage.reader import LedgerReader
 from ledgerfold.storage.records import FEATURES, decode_record
-from ledgerfold.storage.removal import delete_ledgers
+from ledgerfold.storage.removal import delete_left
 from ledgerfold.storage.segment import tally_segment
 from ledgerfold.storage.snapshot_folder import checksum_of, flat
 from ledgerfold.storage.snapshots import RECORDS_BYTES_MAX
@@ -134,7 +135,8 @@ class TopicImport:
         self._metadata, self._disk = metadata, disk
 
     def run(self) -> Imported:
-        """Imports the archive. On an error, nothing of it is there.
+        """Imports the archive. On an error nothing of it is there, unless the last write may be
+        durable: then the next start finds the whole topic, or removes what is there.
 
         Raises FileNotFoundError, Corruption, UnknownFeatures, IncompatibleFormat, TopicExists,
         NotAllowed (an id of a ledger is in use), LimitExceeded, DiskFailure.
@@ -149,17 +151,26 @@ class TopicImport:
                 try:
                     self._extract(archive, found)
                     self._verify(found)
+                    for feature in features:
+                        self._metadata.need_feature(feature)
                 except BaseException:
-                    delete_ledgers(found.ledgers, self._ledgers_dir, self._metadata, self._disk)
+                    self._delete(found)
                     raise
         except tarfile.TarError as error:
             raise self._damage(str(error)) from error
-        for feature in features:
-            self._metadata.need_feature(feature)
-        with self._metadata.batch() as batch:
-            for pair in records.pairs:
-                batch.put_encoded(pair.key, pair.value)
+        try:
+            with self._metadata.batch() as batch:
+                for pair in records.pairs:
+                    batch.put_encoded(pair.key, pair.value)
+        except DiskFailure as error:
+            if not error.may_be_durable:
+                self._delete(found)
+            raise
         return Imported(found.topic, len(found.ledgers), found.messages)
+
+    def _delete(self, found: _Checked) -> None:
+        """Deletes the ledgers as far as possible; a start deletes the rest."""
+        delete_left(found.ledgers, self._ledgers_dir, self._metadata, self._disk)
 
     def _damage(self, found: str) -> Corruption:
         return Corruption(str(self._path), 0, "the archive of a topic", found)

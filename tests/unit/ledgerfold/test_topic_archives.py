@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from ledgerfold import frames
 from ledgerfold.broker.cli.main import main
-from ledgerfold.storage import topic_archive
 from ledgerfold.storage.errors import Corruption, IncompatibleFormat, LimitExceeded
 from ledgerfold.storage.files import REAL
 from ledgerfold.storage.label import label_of, write_label
@@ -183,7 +182,7 @@ def test_a_killed_import_is_removed_by_the_next_start(
 
     made = directory(tmp_path / "new")
     monkeypatch.setattr(TopicImport, "_verify", killed)
-    monkeypatch.setattr(topic_archive, "delete_ledgers", lambda *_: None)
+    monkeypatch.setattr(TopicImport, "_delete", killed)
     with pytest.raises(Killed):
         TopicImport(file, made.path / "ledgers", made.metadata, REAL).run()
     made.stop()

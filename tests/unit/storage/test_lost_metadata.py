@@ -10,7 +10,7 @@ was there, or an error; and after a repair all of it is there again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -31,12 +31,13 @@ from ledgerfold.storage.errors import (
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import write_mark_path
 from ledgerfold.storage.partition_names import partition_name
-from ledgerfold.storage.records import STORE_KEY, WRITES_KEY, encode_record, key_of
-from ledgerfold.storage.topic_archive import ArchivedFile, TopicImport, archive_blocks
+from ledgerfold.storage.records import STORE_KEY, encode_record, key_of
+from ledgerfold.storage.topic_archive import TopicImport
 from ledgerfold.storage.unnamed import unnamed_files
-from ledgerfold.v1.records_pb2 import ProducerRecord, SnapshotRecords, StoreRecord
+from ledgerfold.v1.records_pb2 import ProducerRecord, StoreRecord
 from tests.model.broker_lab import DATA, STORE, TOPIC, BrokerLab
 from tests.model.log_model import Message, Read
+from tests.support.archives import archive_blocks_of
 from tests.support.kafka_lab import KafkaLab
 from tests.support.lossy_files import CountedKeyValue, Crash, LossyFiles
 from tests.support.offline import LEDGERS, Offline, Snapshot, taken
@@ -137,25 +138,9 @@ def import_archive(lab: BrokerLab) -> None:
     compact_twice(source)
     source.stop()
     with NamedTemporaryFile() as file:
-        file.writelines(archive(source))
+        file.writelines(archive_blocks_of(source))
         file.flush()
         TopicImport(Path(file.name), LEDGERS, lab.metadata, lab.files).run()
-
-
-def archive(lab: BrokerLab) -> Iterator[bytes]:
-    """Yields the blocks of the archive of the only topic of a broker that has ended."""
-    records = SnapshotRecords(name=TOPIC)
-    for key, value in lab.metadata.pairs():
-        if key not in (STORE_KEY, WRITES_KEY):
-            records.pairs.add(key=key, value=value)
-    relative = [
-        f"{folder}/{name}"
-        for folder in lab.files.listdir(LEDGERS)
-        for name in lab.files.listdir(LEDGERS / folder)
-    ]
-    paths = {each: LEDGERS / each for each in relative}
-    files = [ArchivedFile(each, path, lab.files.size(path)) for each, path in paths.items()]
-    return archive_blocks(records, [], files, lab.files)
 
 
 HISTORIES = [

@@ -1,0 +1,25 @@
+"""The archive of a topic, as `topics export` writes it, from a disk in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ledgerfold.storage.records import STORE_KEY, WRITES_KEY
+from ledgerfold.storage.topic_archive import ArchivedFile, archive_blocks
+from ledgerfold.v1.records_pb2 import SnapshotRecords
+from tests.model.broker_lab import TOPIC, BrokerLab
+from tests.support.offline import LEDGERS
+
+
+def archive_blocks_of(lab: BrokerLab) -> Iterator[bytes]:
+    """Yields the blocks of the archive of the only topic of a broker that has stopped."""
+    records = SnapshotRecords(name=TOPIC)
+    for key, value in lab.metadata.pairs():
+        if key not in (STORE_KEY, WRITES_KEY):
+            records.pairs.add(key=key, value=value)
+    files = []
+    for folder in lab.files.listdir(LEDGERS):
+        for name in lab.files.listdir(LEDGERS / folder):
+            path = LEDGERS / folder / name
+            files.append(ArchivedFile(f"{folder}/{name}", path, lab.files.size(path)))
+    return archive_blocks(records, ["pulsar-entries"], files, lab.files)
