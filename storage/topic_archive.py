@@ -37,6 +37,7 @@ from ledgerfold.storage.errors import (
     UnknownFeatures,
 )
 from ledgerfold.storage.files import Files
+from ledgerfold.storage.limits import LABEL_BYTES_MAX
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import (
     LABEL,
@@ -68,8 +69,6 @@ BLOCK_BYTES = 1024 * 1024
 _READ_BYTES = 4 * 1024 * 1024
 _FEATURES = "features"
 _FEATURES_BYTES_MAX = 64 * 1024
-# A label has the record of a compacted ledger.
-_LABEL_BYTES_MAX = 64 * 1024 * 1024
 _LEDGER_ID_MAX = 2**62
 _OF_TOPICS = CursorRecord | ProducerRecord | RunRecord | SchemaRecord | LedgerRecord
 
@@ -85,9 +84,16 @@ class ArchivedFile(NamedTuple):
 def archive_blocks(
     records: SnapshotRecords, features: Iterable[str], files: Iterable[ArchivedFile], disk: Files
 ) -> Iterator[bytes]:
-    """Yields the blocks of an archive. Raises DiskFailure, FileNotFoundError, Corruption."""
+    """Yields the blocks of an archive.
+
+    Raises LimitExceeded before the first, DiskFailure, FileNotFoundError, Corruption.
+    """
     data = records.SerializeToString()
-    yield from _member(SNAPSHOT_RECORDS, [checksum_of(data) + data])
+    data = checksum_of(data) + data
+    if len(data) > RECORDS_BYTES_MAX:
+        what = f"Bytes of the records of {records.name}"
+        raise LimitExceeded(what, len(data), RECORDS_BYTES_MAX, "Delete subscriptions or schemas.")
+    yield from _member(SNAPSHOT_RECORDS, [data])
     yield from _member(_FEATURES, ["".join(f"{each}\n" for each in features).encode()])
     for file in files:
         yield _head(flat(file.relative), file.size_bytes)
@@ -343,7 +349,7 @@ def _sizes(record: LedgerRecord) -> Iterator[tuple[str, int]]:
         if segment.HasField("dead"):
             yield deletion_vector_path(segment.path), segment.dead.size_bytes
     if record.segments:
-        yield f"{record.ledger_id}/{LABEL}", _LABEL_BYTES_MAX
+        yield f"{record.ledger_id}/{LABEL}", LABEL_BYTES_MAX
 
 
 def _compacted_id(topic: TopicRecord) -> list[int]:

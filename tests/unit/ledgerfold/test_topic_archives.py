@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from ledgerfold import frames
 from ledgerfold.broker.cli.main import main
+from ledgerfold.storage import topic_archive
+from ledgerfold.storage.entry import crc32c
 from ledgerfold.storage.errors import Corruption, IncompatibleFormat, LimitExceeded
 from ledgerfold.storage.files import REAL
-from ledgerfold.storage.label import label_of, write_label
+from ledgerfold.storage.label import label_of, read_label, write_label
 from ledgerfold.storage.names import segment_path
 from ledgerfold.storage.topic_archive import TopicImport
 from ledgerfold.v1.records_pb2 import (
@@ -193,6 +195,34 @@ def test_a_killed_import_is_removed_by_the_next_start(
     assert again.metadata.topics() == again.metadata.ledgers() == []
     again.stop()
     assert imported(file, made.path) == 0
+
+
+def test_too_many_records_for_an_import_are_not_exported(
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, file = export(source)
+    with tarfile.open(file) as archive:
+        size_bytes = archive.getmember("records").size
+    monkeypatch.setattr(topic_archive, "RECORDS_BYTES_MAX", size_bytes)
+    assert imported(file, tmp_path / "new") == 0
+    file.unlink()
+    monkeypatch.setattr(topic_archive, "RECORDS_BYTES_MAX", size_bytes - 1)
+    assert export(source)[0] != 0
+    assert not file.exists()
+    assert "Bytes of the records of persistent://public/default/t" in capsys.readouterr().err
+
+
+def test_a_label_may_be_as_long_as_that_of_a_run(source: Path, tmp_path: Path) -> None:
+    """The label of a compacted ledger lists its segments."""
+    label = source / "ledgers" / "1" / "label"
+    line = label.read_bytes().partition(b"\n")[0].ljust(65 * 1024 * 1024)
+    label.write_bytes(line + b"\n%08x\n" % crc32c(line))
+    _, file = export(source)
+    assert imported(file, tmp_path / "new") == 0
+    assert read_label(tmp_path / "new" / "ledgers" / "1", REAL) is not None
 
 
 @settings(
