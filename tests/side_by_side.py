@@ -1,9 +1,9 @@
-"""The whole suite, as `scripts/test` without arguments runs it: three concurrent pytests.
+"""The whole suite, as `scripts/test` without arguments runs it: four concurrent pytests.
 
-Tests with Spark run in one, tests that start other processes in another, all others in the third;
-then, alone, the tests marked `alone`, which are sensitive to timing. Three suit two cores: tests
-wait for disks and processes half of their time. On one core, or with little memory, they run one
-after the other.
+Tests with Spark run in one, tests that start other processes in two, those of tests/grpc apart, all
+others in the fourth; then, alone, the tests marked `alone`, which are sensitive to timing. Four
+suit two cores: tests wait for disks and processes half of their time. On one core, or with little
+memory, they run one after the other.
 
 Each line begins with the name of its part. The failures and the last line of each part follow at
 the end. The exit code is the worst of all. Ctrl-C (and SIGTERM) interrupts the parts once, each
@@ -23,13 +23,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType
 from typing import TextIO
 
+_PROCESS = "process and not spark and not alone"
+# The arguments of each pytest.
 STAGES = (
     {
-        "spark": "spark and not alone",
-        "process": "process and not spark and not alone",
-        "rest": "not process and not spark and not alone",
+        "spark": ["-m", "spark and not alone"],
+        "grpc": ["-m", _PROCESS, "tests/grpc"],
+        "process": ["-m", _PROCESS, "--ignore=tests/grpc"],
+        "rest": ["-m", "not process and not spark and not alone"],
     },
-    {"alone": "alone"},
+    {"alone": ["-m", "alone"]},
 )
 # For one pytest and its children: a Spark, another one in a separate process, brokers.
 PART_BYTES = 3 * 1024**3
@@ -118,9 +121,7 @@ def _interrupted(_number: int, _frame: FrameType | None) -> None:
 def main() -> int:
     signal.signal(signal.SIGTERM, _interrupted)
     color = ["--color=yes"] if sys.stdout.isatty() else []
-    stages = [
-        {name: [*color, "-m", expression] for name, expression in stage.items()} for stage in STAGES
-    ]
+    stages = [{name: [*color, *each] for name, each in stage.items()} for stage in STAGES]
     if not has_room():
         stages = [{name: arguments} for stage in stages for name, arguments in stage.items()]
     return run(stages, sys.stdout)

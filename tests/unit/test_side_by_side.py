@@ -40,9 +40,12 @@ def arguments(folder: Path, test: str) -> list[str]:
     return ["--rootdir", str(folder), "-c", str(folder / "pytest.ini"), str(folder)]
 
 
-def test_each_test_belongs_to_one_part() -> None:
-    """Tests any marks."""
-    expressions = [expression for stage in STAGES for expression in stage.values()]
+@pytest.mark.parametrize("is_grpc", [False, True])
+def test_each_test_belongs_to_one_part(is_grpc: bool) -> None:
+    """Tests any marks, in tests/grpc and elsewhere."""
+    parts = [arguments for stage in STAGES for arguments in stage.values()]
+    apart = "--ignore=tests/grpc" if is_grpc else "tests/grpc"
+    expressions = [expression for _, expression, *where in parts if apart not in where]
     for held in itertools.product([False, True], repeat=3):
         marks = dict(zip(("spark", "process", "alone"), held, strict=True))
         assert sum(eval(expression, {}, marks) for expression in expressions) == 1
