@@ -43,6 +43,8 @@ SECURITY = group(
              default="aud"),
     argument("--superuser-roles ROLES", "the roles that may do everything, separated by commas",
              type=_roles, default=()),
+    argument("--proxy-roles ROLES", "the roles of proxies, separated by commas: they and the role "
+             "of their client need each permission", type=_roles, default=()),
     flag("--metrics-for-all", "serve metrics to clients without credentials, too"),
     flag("--insecure", "listen beyond this machine although nobody authenticates: whoever reaches "
          "the broker may do everything"),
@@ -62,6 +64,7 @@ def security_of(options: argparse.Namespace) -> SecuritySettings:
         token_audience=options.token_audience,
         token_audience_claim=options.token_audience_claim,
         superuser_roles=options.superuser_roles,
+        proxy_roles=options.proxy_roles,
         protects_metrics=not options.metrics_for_all,
         insecure=options.insecure,
     )

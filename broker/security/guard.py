@@ -1,7 +1,8 @@
 """The one place that decides who may do what: credentials to a role, a role to its permissions.
 
 As in Pulsar: a superuser may do everything, an admin of a tenant everything in it, and any other
-role what it was granted (broker/topics/permissions.py). What a request needs is in
+role what it was granted (broker/topics/permissions.py). A proxy role acts for the roles of its
+clients: both roles need each permission. What a request needs is in
 broker/security/needs.py; the doors (broker/rpc, broker/pulsar, broker/http) ask here before they
 handle one.
 
@@ -159,8 +160,19 @@ class Guard:
     def protects_metrics(self) -> bool:
         return self._settings.protects_metrics
 
+    @property
+    def authenticates_originals(self) -> bool:
+        return self._settings.authenticates_originals
+
     def caller(self, credentials: Credentials) -> Caller:
-        """Returns who shows these credentials. Raises AuthenticationFailed."""
+        """Returns who shows these credentials, at a door that no proxy uses.
+
+        Raises AuthenticationFailed, AuthorizationFailed.
+        """
+        return self.acting(self.proved(credentials))
+
+    def proved(self, credentials: Credentials) -> Caller:
+        """Returns whose credentials these are. Raises AuthenticationFailed."""
         if self._verifier is not None and credentials.token is not None:
             return self._verifier.verify(credentials.token)
         if credentials.certificate_role:
@@ -169,15 +181,37 @@ class Guard:
             raise AuthenticationFailed("Show a client certificate: this broker authenticates.")
         raise AuthenticationFailed("Show a token: this broker authenticates its clients.")
 
+    def acting(self, caller: Caller, original: str = "", *, is_proxy: bool = False) -> Caller:
+        """Returns a caller that acts for `original`, if it is a proxy: only a proxy may, and must.
+
+        `is_proxy`: the client says that it is one. Raises AuthorizationFailed.
+        """
+        if not self._settings.authorizes:
+            return caller
+        original, proxies = original.strip(), self._settings.proxy_roles
+        if caller.role not in proxies:
+            if original or is_proxy:
+                raise AuthorizationFailed(
+                    f"The role {caller.role!r} is no proxy role: it cannot act for another role."
+                )
+            return caller
+        if not original or original in proxies:
+            raise AuthorizationFailed(
+                f"The role {caller.role!r} is a proxy role: it needs the role of its client, which "
+                "is no proxy role."
+            )
+        return caller._replace(original=original)
+
     def check(self, caller: Caller, need: Need, target: Target) -> None:
         """Raises AuthorizationFailed unless the caller has what a request needs."""
         if need in (Need.NOTHING, Need.ROLE, Need.OPENED) or not self._settings.authorizes:
             return
-        if caller.role in self._superusers or self._is_permitted(caller.role, need, target):
-            return
-        named = target.topic or target.namespace or target.tenant
-        what = named if named and need is not Need.SUPERUSER else "the broker"
-        raise AuthorizationFailed(f"The role {caller.role!r} may not {_DOING[need]} {what}.")
+        for role in (caller.role, caller.original):
+            if role is None or role in self._superusers or self._is_permitted(role, need, target):
+                continue
+            named = target.topic or target.namespace or target.tenant
+            what = named if named and need is not Need.SUPERUSER else "the broker"
+            raise AuthorizationFailed(f"The role {role[:200]!r} may not {_DOING[need]} {what}.")
 
     def _is_permitted(self, role: str, need: Need, target: Target) -> bool:
         if need is Need.SUPERUSER or not target.tenant:
@@ -249,6 +283,8 @@ def check_settings(settings: SecuritySettings) -> None:
             "--superuser-roles: nothing proves a role. Add --token-secret-key, --token-public-key "
             "or --tls-client-ca."
         )
+    if settings.proxy_roles and not settings.authenticates:
+        raise InvalidRequest("--proxy-roles needs --superuser-roles, and what proves a role.")
     if settings.takes_tokens and settings.authorizes and not settings.superuser_roles:
         raise InvalidRequest(
             "Nobody could grant permissions to others: name a role in --superuser-roles."

@@ -41,7 +41,10 @@ class GuardedLab:
     def __init__(self, tokens: Tokens) -> None:
         self.tokens, self.lab, self.now_ms = tokens, BrokerLab(), 0
         settings = SecuritySettings(
-            token_secret_key=str(tokens.file), superuser_roles=("admin",), refresh_check_s=1
+            token_secret_key=str(tokens.file),
+            superuser_roles=("admin",),
+            proxy_roles=("proxy",),
+            refresh_check_s=1,
         )
         namespaces = self.lab.broker.namespaces
         self.guard = Guard(settings, namespaces, lambda: self.now_ms)
@@ -220,6 +223,11 @@ def test_an_answer_that_is_a_stream_ends_with_the_token(guarded: GuardedLab) -> 
     with pytest.raises(Moved, match="expired"):
         guarded.run(watch())
     guarded.now_ms = 0
+
+
+def test_a_proxy_role_does_nothing_of_its_own(guarded: GuardedLab) -> None:
+    guarded.grant("proxy", Action.ACTION_CONSUME)
+    assert guarded.code(METHODS["ledgerfold.v1.SubscribeRequest"], "proxy") is DENIED
 
 
 def test_there_is_no_reflection(guarded: GuardedLab) -> None:
