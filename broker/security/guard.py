@@ -54,7 +54,6 @@ _DOING = {
     Need.ADMIN: "administer",
     Need.SUPERUSER: "administer",
 }
-BEARER = "Bearer "
 _log = logging.getLogger(__name__)
 
 
@@ -111,9 +110,19 @@ class Credentials:
     @classmethod
     def of_header(cls, header: str | None, certificate_role: str | None) -> Credentials:
         """Takes a header `Authorization: Bearer TOKEN`."""
-        if header is None or not header.startswith(BEARER):
-            return cls(None, certificate_role)
-        return cls(header.removeprefix(BEARER).strip(), certificate_role)
+        return cls(parameter_of(header, "bearer"), certificate_role)
+
+
+def parameter_of(header: str | None, scheme: str) -> str | None:
+    """Returns what follows a scheme in a header `Authorization`; None if it has another, or none.
+
+    As in RFC 9110, the case of a scheme does not matter.
+
+    >>> parameter_of("BEARER abc", "bearer"), parameter_of("Basic abc", "bearer")
+    ('abc', None)
+    """
+    found, space, parameter = (header or "").partition(" ")
+    return parameter.strip() if space and found.lower() == scheme else None
 
 
 def verifier_of(settings: SecuritySettings) -> TokenVerifier | None:

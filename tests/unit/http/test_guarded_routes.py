@@ -99,6 +99,12 @@ def test_a_proxy_and_its_client(
     assert answer.status == status
 
 
+@pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer  "])
+def test_the_case_of_a_scheme_does_not_matter(guarded: GuardedHttp, scheme: str) -> None:
+    headers = {"Authorization": f"{scheme} {guarded.tokens.of('admin')}"}
+    assert guarded.lab.ask("GET", "/tenants", headers=headers).status == 200
+
+
 def test_a_topic_cannot_be_named_around_the_guard(guarded: GuardedHttp) -> None:
     for path in (
         "/persistent/public/default/orders%2F..%2Fother/stats",

@@ -225,6 +225,13 @@ def test_an_answer_that_is_a_stream_ends_with_the_token(guarded: GuardedLab) -> 
     guarded.now_ms = 0
 
 
+def test_the_case_of_a_scheme_does_not_matter(guarded: GuardedLab) -> None:
+    method = METHODS["ledgerfold.v1.GetClockRequest"]
+    metadata = (("authorization", f"bEARER {guarded.tokens.of('nobody')}"),)
+    code = guarded.run(guarded._code(method, request_of(method, TOPIC), metadata))
+    assert code is grpc.StatusCode.OK
+
+
 def test_a_proxy_role_does_nothing_of_its_own(guarded: GuardedLab) -> None:
     guarded.grant("proxy", Action.ACTION_CONSUME)
     assert guarded.code(METHODS["ledgerfold.v1.SubscribeRequest"], "proxy") is DENIED
