@@ -71,6 +71,13 @@ def test_every_route_has_a_need() -> None:
         assert method in _POLICY_METHODS, (method, path)
 
 
+def test_a_schema_is_added_by_producers_and_deleted_by_admins() -> None:
+    """As in Pulsar: a deletion would be a way around the strategy of compatibility."""
+    schema = "/admin/v2/schemas/{tenant}/{namespace}/{topic}/schema"
+    assert RPCS["AdminService/PutSchema"] is ROUTES["POST", schema] is Need.PRODUCE
+    assert RPCS["AdminService/DeleteSchema"] is ROUTES["DELETE", schema] is Need.ADMIN
+
+
 def test_what_strangers_may_do_is_only_this() -> None:
     tables = (RPCS, COMMANDS, ROUTES)
     free = {str(name) for table in tables for name, need in table.items() if need is Need.NOTHING}
