@@ -54,6 +54,8 @@ _DOING = {
     Need.ADMIN: "administer",
     Need.SUPERUSER: "administer",
 }
+# So many uses are checked before others have their turn.
+_BATCH = 50
 _log = logging.getLogger(__name__)
 
 
@@ -229,11 +231,8 @@ class Guard:
             return True
         if need is Need.ADMIN or not target.namespace:
             return False
-        permissions, enough = self._namespaces.permissions, _ENOUGH[need]
-        granted = permissions.of_namespace(target.namespace)
-        if target.topic:
-            granted = permissions.of_topic(target.topic)
-        return any(each.role == role and enough & set(each.actions) for each in granted)
+        permissions = self._namespaces.permissions
+        return bool(permissions.actions(target.namespace, target.topic, role) & _ENOUGH[need])
 
     # What is open
 
@@ -247,11 +246,14 @@ class Guard:
         finally:
             self._uses.discard(use)
 
-    def check_grants(self, namespace: str = "") -> None:
-        """Ends uses of a namespace, or all, that nothing permits any more."""
-        for use in tuple(self._uses):
-            if namespace in ("", use.target.namespace):
+    async def check_grants(self, namespace: str) -> None:
+        """Ends uses of a namespace that nothing permits any more."""
+        uses = [each for each in self._uses if each.target.namespace == namespace]
+        for number, use in enumerate(uses, 1):
+            if use in self._uses:
                 self._check_use(use)
+            if number % _BATCH == 0:
+                await asyncio.sleep(0)
 
     def _check_use(self, use: Use) -> None:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import grpc
@@ -15,9 +15,10 @@ from google.protobuf.message_factory import GetMessageClass
 from ledgerfold.broker.common.security_settings import SecuritySettings
 from ledgerfold.broker.rpc.guarded import GuardedMethod, need_of
 from ledgerfold.broker.rpc.stream import EOF
-from ledgerfold.broker.security.guard import Guard, Target, target_of
+from ledgerfold.broker.security.guard import Guard, Target, Use, target_of
 from ledgerfold.broker.security.needs import Need
-from ledgerfold.storage.errors import Moved
+from ledgerfold.broker.security.tokens import Caller
+from ledgerfold.storage.errors import LedgerfoldError, Moved
 from ledgerfold.v1 import admin_pb2, data_pb2, kafka_pb2
 from ledgerfold.v1.records_pb2 import Action
 from tests.model.broker_lab import BrokerLab
@@ -235,6 +236,28 @@ def test_the_case_of_a_scheme_does_not_matter(guarded: GuardedLab) -> None:
 def test_a_proxy_role_does_nothing_of_its_own(guarded: GuardedLab) -> None:
     guarded.grant("proxy", Action.ACTION_CONSUME)
     assert guarded.code(METHODS["ledgerfold.v1.SubscribeRequest"], "proxy") is DENIED
+
+
+def test_a_revocation_gives_others_their_turn(guarded: GuardedLab) -> None:
+    guarded.grant("leaving", Action.ACTION_CONSUME)
+    ended, target = list[LedgerfoldError](), Target.topic_named(TOPIC)
+
+    async def seen_meanwhile() -> set[int]:
+        seen = set[int]()
+        with ExitStack() as uses:
+            for _ in range(500):
+                use = Use(Caller("leaving"), Need.CONSUME, target, ended.append)
+                uses.enter_context(guarded.guard.use(use))
+            revoking = asyncio.ensure_future(
+                guarded.permissions.revoke(NAMESPACE, TOPIC, "leaving")
+            )
+            while not revoking.done():
+                await asyncio.sleep(0)
+                seen.add(len(ended))
+        return seen
+
+    assert len(guarded.run(seen_meanwhile())) > 5
+    assert len(ended) == 500
 
 
 def test_there_is_no_reflection(guarded: GuardedLab) -> None:
