@@ -11,6 +11,7 @@ import grpc
 import pytest
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1 import health_pb2
 
 from ledgerfold.broker.common.security_settings import SecuritySettings
 from ledgerfold.broker.rpc.guarded import GuardedMethod, need_of
@@ -283,6 +284,37 @@ def test_strangers_may_ask_for_health_and_not_watch_it(guarded: GuardedLab) -> N
         return await check.code(), await watch.code()
 
     assert guarded.run(codes()) == (grpc.StatusCode.OK, STRANGER)
+
+
+def test_a_watch_of_health_is_bounded(guarded: GuardedLab) -> None:
+    """It ends with its token, and keeps no long name."""
+    soon_s = 4_000_000_000
+
+    def watch(service: str) -> Any:
+        metadata = (("authorization", f"Bearer {guarded.tokens.of('nobody', exp=soon_s)}"),)
+        request = health_pb2.HealthCheckRequest(service=service).SerializeToString()
+        calling = guarded.served.channel.unary_stream("/grpc.health.v1.Health/Watch")
+        return calling(request, metadata=metadata)
+
+    async def opened() -> Any:
+        call = watch("")
+        assert await call.read() is not EOF
+        return call
+
+    def expire() -> None:
+        guarded.now_ms = soon_s * 1000
+        guarded.guard.check_expired()
+
+    guarded.now_ms = 0
+    code = _ends_with(guarded, guarded.run(opened()), expire)
+    guarded.now_ms = 0
+    assert code is grpc.StatusCode.ABORTED
+
+    async def refused() -> Any:
+        ended = await asyncio.wait_for(end_of(watch("x" * 100_000)), 10)
+        return None if ended is None else ended.code()
+
+    assert guarded.run(refused()) is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def _ends_with(guarded: GuardedLab, call: Any, cause: Callable[[], Any]) -> Any:
