@@ -65,6 +65,7 @@
         ├── Timeout
         ├── AlreadyClosed
         └── Overloaded               a bound was reached
+            └── TooManyRequests      of one client, in a second
 
 Each class has a `reason`, a stable name that is sent in google.rpc.ErrorInfo, and `retryable`. The
 attributes hold the data; the message is built from them and says what to do. The gRPC code of each
@@ -744,3 +745,9 @@ class AlreadyClosed(ServiceError):
 
 class Overloaded(ServiceError):
     reason = "OVERLOADED"
+
+
+class TooManyRequests(Overloaded):
+    """More requests of one client than the broker permits it in a second."""
+
+    reason = "TOO_MANY_REQUESTS"

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from ledgerfold.broker.common.clock import Clock, ManualClock, WallClock
 from ledgerfold.broker.common.names import is_non_persistent
 from ledgerfold.broker.common.outgoing import Outgoing
+from ledgerfold.broker.common.request_rates import rates_of
 from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.common.shielding import run_to_completion, runs_to_completion
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
@@ -86,6 +87,7 @@ class Broker:
         self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
         self.record_writes = RecordWrites(metadata, lambda: self.executor)
         self.outgoing = Outgoing(settings.streams_max, settings.unsent_bytes_max)
+        self.rates = rates_of(settings.requests_per_second_max)
         # The loaded topics by kind; no name is in both.
         self.topics: dict[str, Topic] = {}
         self.kafka_topics: dict[str, KafkaTopic] = {}
