@@ -32,7 +32,7 @@ def guarded(guard: Guard, route: Route) -> Route:
 
 
 def _caller(guard: Guard, request: Request) -> Caller:
-    """Returns who asks. Raises AuthenticationFailed, AuthorizationFailed."""
+    """Returns the caller of a request. Raises AuthenticationFailed, AuthorizationFailed."""
     header = request.headers.get("Authorization")
     caller = guard.proved(Credentials.of_header(header, request.certificate_role))
     original = request.headers.get("X-Original-Principal", "")

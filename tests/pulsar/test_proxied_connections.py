@@ -108,7 +108,7 @@ def test_both_roles_need_the_permission(
         ("writer", {"proxy_version": "4.0"}, "no proxy"),
     ],
 )
-def test_pairs_of_roles_that_are_refused(
+def test_other_pairs_of_roles_are_refused(
     trusting: Served, role: str, values: dict[str, str], why: str
 ) -> None:
     with connection(trusting, trusting[1].of(role), **values) as client:

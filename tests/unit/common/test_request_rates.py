@@ -32,7 +32,7 @@ def taken(rates: RequestRates, client: str = "a", most: int = 100) -> int:
     return most
 
 
-def test_a_second_has_so_many_requests(clock: Clock) -> None:
+def test_requests_of_a_second_are_limited(clock: Clock) -> None:
     rates = RequestRates(8, clock)
     assert taken(rates) == 8
     clock.now_s += 0.0625
@@ -46,7 +46,7 @@ def test_a_second_has_so_many_requests(clock: Clock) -> None:
     assert taken(rates) == 8
 
 
-def test_clients_have_their_own(clock: Clock) -> None:
+def test_clients_have_separate_limits(clock: Clock) -> None:
     rates = RequestRates(3, clock)
     assert [taken(rates, each) for each in ("a", "b", "a")] == [3, 3, 0]
 

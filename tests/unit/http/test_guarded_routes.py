@@ -89,7 +89,7 @@ def test_invalid_tokens_are_refused(guarded: GuardedHttp, header: str) -> None:
         ("writer", "writer", 200),
     ],
 )
-def test_a_proxy_and_its_client(
+def test_a_request_of_a_proxy_needs_the_permission_of_both_roles(
     guarded: GuardedHttp, role: str, original: str | None, status: int
 ) -> None:
     headers = {"Authorization": f"Bearer {guarded.tokens.of(role)}"}

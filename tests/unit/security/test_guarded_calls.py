@@ -236,12 +236,12 @@ def test_the_case_of_a_scheme_does_not_matter(guarded: GuardedLab) -> None:
     assert code is grpc.StatusCode.OK
 
 
-def test_a_proxy_role_does_nothing_of_its_own(guarded: GuardedLab) -> None:
+def test_a_proxy_role_is_refused_over_grpc(guarded: GuardedLab) -> None:
     guarded.grant("proxy", Action.ACTION_CONSUME)
     assert guarded.code(METHODS["ledgerfold.v1.SubscribeRequest"], "proxy") is DENIED
 
 
-def test_a_revocation_gives_others_their_turn(guarded: GuardedLab) -> None:
+def test_a_revocation_lets_other_tasks_run(guarded: GuardedLab) -> None:
     guarded.grant("leaving", Action.ACTION_CONSUME)
     ended, target = list[LedgerfoldError](), Target.topic_named(TOPIC)
 

@@ -44,7 +44,7 @@ def lab() -> Iterator[BrokerLab]:
     lab.stop()
 
 
-def test_calls_and_streams_over_grpc(lab: BrokerLab) -> None:
+def test_grpc_calls_and_streams_are_limited(lab: BrokerLab) -> None:
     limit = lab.broker.rates = Limit()
     served = ServedLab(lab)
     opening = data_pb2.PublishRequest(open=data_pb2.PublishOpen(topic="t"))
@@ -79,7 +79,7 @@ async def check_of(check: Any) -> None:
     await check(b"")
 
 
-def test_requests_over_http() -> None:
+def test_http_requests_are_limited() -> None:
     lab = HttpLab()
     limit = lab.broker.rates = Limit()
     try:
@@ -96,7 +96,7 @@ def test_requests_over_http() -> None:
         lab.close()
 
 
-def test_requests_of_the_page() -> None:
+def test_page_requests_are_limited() -> None:
     lab = PageLab()
     lab.broker.rates = Limit()
     try:
@@ -105,7 +105,7 @@ def test_requests_of_the_page() -> None:
         lab.close()
 
 
-def test_commands_of_pulsars_protocol(lab: BrokerLab) -> None:
+def test_pulsar_commands_are_limited(lab: BrokerLab) -> None:
     """A connection counts, and so does what asks for something; messages do not."""
     limit = lab.broker.rates = Limit()
     splitter = Splitter(2**20)

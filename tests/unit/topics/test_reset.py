@@ -119,7 +119,9 @@ def failing_for(name: str, work: Callable[..., Awaitable[Any]]) -> Callable[...,
     return fails
 
 
-def test_a_topic_that_cannot_be_unloaded(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reset_fails_if_a_topic_cannot_be_unloaded(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The reset is refused, and all topics are loaded again."""
     fill(lab)
     before, compaction = loaded(lab), lab.broker.compaction
@@ -131,7 +133,7 @@ def test_a_topic_that_cannot_be_unloaded(lab: BrokerLab, monkeypatch: pytest.Mon
     assert loaded(lab) == before
 
 
-def test_a_topic_that_cannot_be_loaded_again(
+def test_other_topics_are_loaded_if_one_cannot_be(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(lab)

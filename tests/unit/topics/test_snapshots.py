@@ -290,7 +290,7 @@ def test_a_restore_empties_a_full_disk_with_the_reserve(
     assert lab.store.reserve.is_there
 
 
-def test_a_ledger_that_cannot_be_closed_is_the_reason(
+def test_a_snapshot_fails_with_the_error_of_an_unclosed_ledger(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(lab)
