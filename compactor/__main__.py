@@ -100,6 +100,7 @@ def _serve(options: argparse.Namespace, events: int, secret: bytes) -> int:
             secret=secret,
             limits=Limits(options.strategy_timeout, options.strategy_memory),
             allowed=AllowedStrategies(tuple(options.allow_strategy), "this worker"),
+            allows_faults=options.allow_faults,
         )
         return await Worker(settings).run()
 
@@ -194,6 +195,11 @@ def _parser() -> argparse.ArgumentParser:
         default=0,
         metavar="N",
         help="run at this nice value, 0 to 19; default: %(default)s",
+    )
+    parser.add_argument(
+        "--allow-faults",
+        action="store_true",
+        help="let brokers that were started with --allow-faults kill this worker during their runs",
     )
     parser.add_argument(
         "--allow-strategy",

@@ -80,7 +80,8 @@ Response = TypeVar("Response")
 class CompactorService(CompactorServiceServicer):
     """The service. `executor` has one thread, so that runs queue up. `engine`: None until it
     is up. `info` describes the worker. `asked`: the number of runs and analyses that were asked for
-    so far.
+    so far. `allows_faults`: whether a plan may name a point at which the worker kills itself; if
+    not, the broker fails the run when it is done (broker/faults/compaction.py).
     """
 
     def __init__(
@@ -91,10 +92,12 @@ class CompactorService(CompactorServiceServicer):
         info: GetCompactorInfoResponse,
         secret: bytes,
         trials: Trials,
+        *,
+        allows_faults: bool = False,
     ) -> None:
         self.engine: Engine | None = None
         self.asked = 0
-        self._trials = trials
+        self._trials, self._allows_faults = trials, allows_faults
         # The trials of strategies whose runs have not begun, by run.
         self._trying: dict[str, asyncio.Task[Own]] = {}
         self._secret = secret
@@ -110,6 +113,8 @@ class CompactorService(CompactorServiceServicer):
         async with self._answering(request, context):
             has_vectors = request.HasField("plan_with_vectors")
             plan = request.plan_with_vectors if has_vectors else request.plan
+            if not self._allows_faults:
+                plan.ClearField("crash_at")
             own = await self._own_of(plan)
             engine = self._check_startable(plan.run_id)
             run = CompactionRun(plan, engine, self._files, self._clock, own)

@@ -80,6 +80,7 @@ class WorkerSettings:
     # For user-defined strategies: the limits of a run, and the strategies that may be loaded.
     limits: Limits
     allowed: AllowedStrategies
+    allows_faults: bool = False
 
 
 class Worker:
@@ -101,6 +102,7 @@ class Worker:
             settings.engine.info(),
             settings.secret,
             Trials(settings.limits, settings.allowed),
+            allows_faults=settings.allows_faults,
         )
 
     async def run(self) -> int:

@@ -111,6 +111,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "TIMEOUT": grpc.StatusCode.DEADLINE_EXCEEDED,
     "ALREADY_CLOSED": grpc.StatusCode.FAILED_PRECONDITION,
     "OVERLOADED": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "TOO_MANY_REQUESTS": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "INTERNAL": grpc.StatusCode.INTERNAL,
 }
 # The class for a code without an ErrorInfo, set by a proxy or by gRPC itself.

@@ -66,6 +66,7 @@
         ├── Timeout
         ├── AlreadyClosed
         └── Overloaded               a bound was reached
+            └── TooManyRequests      of one client, in a second
 
 Each class has a `reason`, a stable name that is sent in google.rpc.ErrorInfo, and `retryable`. A
 reason that a class does not state is the class's own name. The attributes hold the data; the
@@ -673,3 +674,7 @@ class AlreadyClosed(ServiceError):
 
 class Overloaded(ServiceError):
     """A bound that was reached."""
+
+
+class TooManyRequests(Overloaded):
+    """More requests of one client than the broker permits it in a second."""

@@ -179,6 +179,10 @@ class MetadataStore:
     def namespace(self, name: str) -> NamespaceRecord | None:
         return self._get(NamespaceRecord, key("namespace", name))
 
+    def namespace_as_stored(self, name: str) -> bytes | None:
+        """Returns the bytes of a namespace's record, for callers that keep what they decoded."""
+        return self._store.get(key("namespace", name))
+
     def ledger(self, ledger_id: int) -> LedgerRecord | None:
         return self._get(LedgerRecord, ledger_key(ledger_id))
 

@@ -1,4 +1,5 @@
-"""A check of a segment file, intact or damaged: extents of good entries, and the damage.
+"""A check of a segment file, intact or damaged: extents of good entries, and the damage
+(segment_findings.py).
 
 Unlike a reader, which stops at damage, the check continues after it: a good header gives the length
 of its entry; after a bad one, the next good header is searched for byte by byte. Nothing is
@@ -23,12 +24,11 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from ledgerfold.storage.dead_tally import DeadTally
-from ledgerfold.storage.deletion_vector import DeletionVector, load_vector, place_of, read_vector
+from ledgerfold.storage.deletion_vector import load_vector, place_of, read_vector
 from ledgerfold.storage.entry import (
     LATEST,
     Codec,
@@ -44,6 +44,13 @@ from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, read_batch_header
 from ledgerfold.storage.kafka.span import Span
 from ledgerfold.storage.names import deletion_vector_path
 from ledgerfold.storage.segment import SegmentTally, shifted
+from ledgerfold.storage.segment_findings import (
+    Damage,
+    Extent,
+    Origin,
+    ProducerSeen,
+    SegmentCheck,
+)
 from ledgerfold.storage.torn_tail import may_be_torn, proves, reaches_beyond
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
@@ -54,114 +61,6 @@ _HEADER_ROOM = 256
 # Bytes 4 to 6 of a header: any version, a codec, a compression. Few other bytes match.
 _LIKE_A_HEADER = re.compile(rb"(?=[\x01-\xff][\x01\x02][\x00-\x04])", re.DOTALL)
 _VERSION_AT = 4
-
-
-class ProducerSeen(NamedTuple):
-    """A producer's highest sequence id in a file. `offset`: of an entry that has the producer's
-    name.
-    """
-
-    sequence_id: int
-    offset: int
-
-
-@dataclass(slots=True)
-class Origin:
-    """The origin of an extent's entries: the ledgers to which they were published, and their
-    producers, by number.
-    """
-
-    ledger_ids: set[int] = field(default_factory=set)
-    producers: dict[int, ProducerSeen] = field(default_factory=dict)
-    has_pulsar_entries: bool = False
-
-
-class Extent(NamedTuple):
-    """A run of good entries. `record` is their tally, with the path of their file.
-
-    `span`: of those entries that are Kafka's batches; `dead`: their dead messages, if the segment
-    has an intact deletion vector.
-    """
-
-    offset: int
-    record: SegmentRecord
-    span: Span
-    dead: DeadTally
-    origin: Origin
-
-    @property
-    def first(self) -> Position:
-        return Position(self.record.first.ledger_id, self.record.first.entry_id)
-
-    @property
-    def last(self) -> Position:
-        return Position(self.record.last.ledger_id, self.record.last.entry_id)
-
-
-@dataclass(slots=True)
-class Damage:
-    """A damaged place. `entry`: the first entry affected, in a raw ledger.
-
-    `kind`: entry, order, file, sums or vector. `messages`: how many the entry has, if its header is
-    good. `is_torn`: by rule 3.
-    """
-
-    kind: str
-    offset: int
-    expected: str
-    found: str
-    entry: Position
-    messages: int | None = None
-    is_torn: bool = False
-    reaches_beyond: bool = False
-
-
-@dataclass(slots=True)
-class SegmentCheck:
-    """The result of a check. `size_bytes`: None if the file is missing; `newer`: a later build
-    wrote it.
-    """
-
-    segment: SegmentRecord
-    size_bytes: int | None = None
-    extents: list[Extent] = field(default_factory=list)
-    damages: list[Damage] = field(default_factory=list)
-    newer: IncompatibleFormat | None = None
-    # The segment's deletion vector, if it has an intact one.
-    vector: DeletionVector | None = None
-
-    @property
-    def is_whole(self) -> bool:
-        """True if the segment is intact, except for a torn tail, which recovery cuts."""
-        is_good = all(each.is_torn for each in self.damages)
-        return self.size_bytes is not None and is_good and self.newer is None
-
-    @property
-    def is_vector_lost(self) -> bool:
-        """True if it is unknown which of its messages are dead."""
-        return any(each.kind == "vector" for each in self.damages)
-
-    @property
-    def good_messages(self) -> int:
-        return sum(each.record.messages for each in self.extents)
-
-    @property
-    def ledger_ids(self) -> set[int]:
-        """The ledgers to which the good entries were published."""
-        return set().union(*(each.origin.ledger_ids for each in self.extents))
-
-    @property
-    def producers(self) -> dict[int, ProducerSeen]:
-        """The producers of the good entries, by number."""
-        found: dict[int, ProducerSeen] = {}
-        for extent in self.extents:
-            for number, seen in extent.origin.producers.items():
-                found[number] = max(seen, found.get(number, seen))
-        return found
-
-    @property
-    def has_pulsar_entries(self) -> bool:
-        return any(each.origin.has_pulsar_entries for each in self.extents)
 
 
 class Bounds(NamedTuple):

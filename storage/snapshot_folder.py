@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
@@ -74,6 +74,12 @@ class SnapshotFolder:
                 path = str(self.path / name / SNAPSHOT_RECORDS)
                 found[name] = MissingFile(path, f"snapshot {name}")
         return found
+
+    def ledgers(self) -> Iterator[tuple[str, dict[int, LedgerRecord]]]:
+        """Yields the name and the ledgers of each snapshot that can be read. Raises DiskFailure."""
+        for name in self.names():
+            with suppress(Corruption, SnapshotNotFound):
+                yield name, ledgers_of(self.load(name))
 
     def load(self, name: str) -> SnapshotRecords:
         """Returns the records, after a check of their checksum.

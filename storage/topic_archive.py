@@ -8,9 +8,10 @@ as one. The members, in this order:
     files      of the ledgers, under the names that they have in a snapshot
 
 An import adds the topic to a data directory that no other process uses. The ledgers keep their ids,
-so that message ids stay the same, and none of the ids may be in use there. They are listed as
-DELETING while their files are written and verified; one synced write then makes them the topic's.
-So a crash leaves the topic whole, or nothing that the next start does not remove.
+so that message ids stay the same, and none of the ids may be in use there; a snapshot may have one
+if it is of the same ledger. They are listed as DELETING while their files are written and verified;
+one synced write then makes them the topic's. So a crash leaves the topic whole, or nothing that the
+next start does not remove.
 
 Bounds: BLOCK_BYTES of a file at a time; the records in memory.
 """
@@ -25,6 +26,7 @@ from typing import IO, NamedTuple
 
 from google.protobuf.message import DecodeError, Message
 
+from ledgerfold.storage.archive_labels import complete_labels
 from ledgerfold.storage.deletion_vector import VectorCache
 from ledgerfold.storage.entry import EARLIEST, LATEST
 from ledgerfold.storage.errors import (
@@ -51,7 +53,7 @@ from ledgerfold.storage.reader import LedgerReader
 from ledgerfold.storage.records import FEATURES, decode_record
 from ledgerfold.storage.removal import delete_left
 from ledgerfold.storage.segment import tally_segment
-from ledgerfold.storage.snapshot_folder import checksum_of, flat
+from ledgerfold.storage.snapshot_folder import SnapshotFolder, checksum_of, flat
 from ledgerfold.storage.snapshots import RECORDS_BYTES_MAX
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_CLOSED,
@@ -232,6 +234,21 @@ class TopicImport:
                 f"Other topics have ledgers with the ids {listed} here, and message ids contain "
                 "them. Import the topic into a new data directory."
             )
+        self._check_snapshots(found)
+
+    def _check_snapshots(self, found: _Checked) -> None:
+        """Raises NotAllowed if a snapshot could not be restored after the import."""
+        for name, saved in SnapshotFolder(self._ledgers_dir.parent, self._disk).ledgers():
+            other = sorted(
+                each for each, record in found.ledgers.items() if saved.get(each, record) != record
+            )
+            if other:
+                listed = ", ".join(map(str, other[:10]))
+                raise NotAllowed(
+                    f"Snapshot {name} has other ledgers with the ids {listed}: it could not be "
+                    "restored after the import. Delete it, or import the topic into a new data "
+                    "directory."
+                )
 
     def _list(self, found: _Checked) -> None:
         self._metadata.skip_ledger_ids(max(found.ledgers, default=0))
@@ -255,10 +272,11 @@ class TopicImport:
                 while block := content.read(BLOCK_BYTES):
                     file.write([block])
                 file.sync()
-        # Ledgers of version 0.1 have no label.
+        # A label may be missing: those are written now.
         missing = [name for name in sorted(left) if not name.endswith(LABEL)]
         if missing:
             raise self._damage(f"no {missing[0]}")
+        complete_labels(found.decoded, self._ledgers_dir, self._disk)
         for folder in folders:
             self._disk.sync_dir(folder)
         self._disk.sync_dir(self._ledgers_dir)
@@ -292,7 +310,7 @@ class _Checked:
         self._path, self.messages = path, 0
         self.topic = records.name
         self.ledgers: dict[int, LedgerRecord] = {}
-        decoded = [decode_record(pair.key, pair.value) for pair in records.pairs]
+        self.decoded = decoded = [decode_record(pair.key, pair.value) for pair in records.pairs]
         kinds = TopicRecord | PartitionedTopicRecord
         self.names = {each.name for each in decoded if isinstance(each, kinds)} | {self.topic}
         for record in decoded:

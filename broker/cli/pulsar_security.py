@@ -23,10 +23,12 @@ _TOKEN_PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProvide
 _PROVIDERS = (_TOKEN_PROVIDER, _TLS_PROVIDER)
 NAMES = (
     "authenticateMetricsEndpoint",
+    "authenticateOriginalAuthData",
     "authenticationEnabled",
     "authenticationProviders",
     "authenticationRefreshCheckSeconds",
     "authorizationEnabled",
+    "proxyRoles",
     "superUserRoles",
     "tlsCertificateFilePath",
     "tlsKeyFilePath",
@@ -121,8 +123,10 @@ def _authentication(given: SecuritySettings, found: Mapping[str, str]) -> dict[s
             "tokenAudience": "token_audience",
         },
     )
-    roles = found.get("superUserRoles", "").split(",")
-    changes["superuser_roles"] = tuple(each.strip() for each in roles if each.strip())
+    for name, field in (("superUserRoles", "superuser_roles"), ("proxyRoles", "proxy_roles")):
+        roles = found.get(name, "").split(",")
+        changes[field] = tuple(each.strip() for each in roles if each.strip())
+    changes["authenticates_originals"] = _flag(found, "authenticateOriginalAuthData")
     proves = given.takes_tokens or changes.keys() & {"token_secret_key", "token_public_key"}
     if not proves and _TLS_PROVIDER not in found.get("authenticationProviders", ""):
         raise InvalidRequest(

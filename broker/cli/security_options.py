@@ -44,6 +44,8 @@ SECURITY = group(
              default="aud"),
     argument("--superuser-roles ROLES", "the roles that may do everything, separated by commas",
              type=_roles, default=()),
+    argument("--proxy-roles ROLES", "the roles of proxies, separated by commas: they and the role "
+             "of their client need each permission", type=_roles, default=()),
     flag("--metrics-for-all", "serve metrics to clients without credentials, too"),
     flag("--insecure", "listen beyond this machine without authentication: any client that reaches "
          "the broker may do everything"),

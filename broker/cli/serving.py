@@ -27,6 +27,7 @@ from ledgerfold.broker.cli.units import (
     POSITIVE,
     SIZE,
     TIME,
+    parse_count,
     parse_moment_ms,
     parse_size,
     parse_time_ms,
@@ -228,6 +229,11 @@ def _add_bounds(group: argparse._ArgumentGroup) -> None:
         "stop reading for clients while this much data waits to be sent, and disconnect clients "
         "that do not receive; default 256M"
     )
+    requests = (
+        "refuse requests of an address above so many in a second; what flows through open "
+        "producers, consumers and readers does not count; default 0, no limit"
+    )
+    add("--max-requests-per-second", type=parse_count, metavar="N", default=0, help=requests)
     add("--unsent-max", type=_size_from(16), default=256 << 20, metavar="SIZE", help=unsent)
 
 
@@ -265,6 +271,7 @@ def _serve(options: argparse.Namespace) -> int:
         named,
         ui_listen=options.ui,
         ui_names=options.ui_host,
+        requests_per_second_max=options.max_requests_per_second,
         segment_garbage_max=options.compaction_segment_garbage_max,
         compaction_threshold_bytes=options.compaction_threshold,
         retention_ms=options.retention_time,

@@ -36,6 +36,10 @@ class SecuritySettings:
     token_clock_skew_s: int = 0
     # The roles that may do everything [superUserRoles].
     superuser_roles: tuple[str, ...] = ()
+    # The roles that act for other clients, whose roles they name [proxyRoles], and whether those
+    # clients must have proved theirs to the broker, too [authenticateOriginalAuthData].
+    proxy_roles: tuple[str, ...] = ()
+    authenticates_originals: bool = False
     # Whether a role needs permissions [authorizationEnabled]. If not: every authenticated client
     # may do everything.
     authorizes: bool = True

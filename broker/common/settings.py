@@ -96,6 +96,8 @@ class BrokerSettings:
     # Limits over all streams: their number, and the bytes read and not yet sent.
     streams_max: int = STREAMS_MAX
     unsent_bytes_max: int = BYTES_MAX
+    # The limit of requests a second of each address; 0: none.
+    requests_per_second_max: int = 0
     # The HTTP address of the metrics: "host:port". None: not served.
     metrics_listen: str | None = None
     # The HTTP address of the admin REST API: "host:port". None: not served.

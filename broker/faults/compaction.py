@@ -2,8 +2,8 @@
 
 In phase one or two the worker is killed, at a point of storage/crash_points.py, as the kernel would
 kill it: it is restarted. At the commit the worker is done, and nothing is published. A compactor
-that was not killed (a compaction service, an older worker, or nothing to write in phase two) fails
-the run when it is done.
+that was not killed (a compaction service, a worker started by hand without --allow-faults, or
+nothing to write in phase two) fails the run when it is done.
 """
 
 from __future__ import annotations

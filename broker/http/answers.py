@@ -34,6 +34,7 @@ _STATUSES: tuple[tuple[type[errors.LedgerfoldError], int], ...] = (
     (errors.CompactionQueueFull, 503),
     (errors.CompactionFenced, 503),
     (errors.Timeout, 504),
+    (errors.TooManyRequests, 429),
     (errors.ServiceError, 503),
     (errors.LedgerfoldError, 500),
 )
@@ -83,6 +84,8 @@ def refused_for(error: errors.LedgerfoldError) -> Answer:
     answer = refused(status_of(error), _words(error))
     if answer.status == 401:
         return replace(answer, headers={"WWW-Authenticate": "Bearer"})
+    if answer.status == 429:
+        return replace(answer, headers={"Retry-After": "1"})
     return answer
 
 

@@ -1,8 +1,8 @@
 """The guard at the door of the REST API (broker/security/guard.py).
 
-Credentials are a header `Authorization: Bearer TOKEN`, or the client's certificate.
-broker/security/needs.py lists the permission that each route needs; a route without a row needs a
-superuser.
+Credentials are a header `Authorization: Bearer TOKEN`, or the client's certificate. A proxy names
+its client's role in X-Original-Principal. broker/security/needs.py lists the permission that each
+route needs; a route without a row needs a superuser.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from ledgerfold.broker.http.answers import Answer, Request
 from ledgerfold.broker.http.routes import Route
 from ledgerfold.broker.security.guard import Credentials, Guard, Target
 from ledgerfold.broker.security.needs import ROUTES, Need
+from ledgerfold.broker.security.tokens import Caller
 
 
 def guarded(guard: Guard, route: Route) -> Route:
@@ -22,13 +23,21 @@ def guarded(guard: Guard, route: Route) -> Route:
         return route
 
     async def checked(request: Request) -> Answer | None:
-        header = request.headers.get("Authorization")
-        caller = guard.caller(Credentials.of_header(header, request.certificate_role))
+        caller = _caller(guard, request)
         of_cursor = request.names.get("subscription") == COMPACTION_CURSOR
         guard.check(caller, Need.ADMIN if of_cursor else need, target_of(request))
         return await verb(request)
 
     return method, path, checked
+
+
+def _caller(guard: Guard, request: Request) -> Caller:
+    """Returns the caller of a request. Raises AuthenticationFailed, AuthorizationFailed."""
+    header = request.headers.get("Authorization")
+    caller = guard.proved(Credentials.of_header(header, request.certificate_role))
+    original = request.headers.get("X-Original-Principal", "")
+    # A proxy that forwards the credentials of its client names that client, too.
+    return guard.acting(caller, "" if original == caller.role else original)
 
 
 def target_of(request: Request) -> Target:

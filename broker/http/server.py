@@ -38,7 +38,7 @@ from ledgerfold.broker.http.listener import (
 from ledgerfold.broker.http.messages import message_routes
 from ledgerfold.broker.http.permissions import permission_routes
 from ledgerfold.broker.http.policies import policy_routes
-from ledgerfold.broker.http.routes import Route, Routes
+from ledgerfold.broker.http.routes import ADMIN, Route, Routes
 from ledgerfold.broker.http.schema_policies import schema_policy_routes
 from ledgerfold.broker.http.schemas import schema_routes
 from ledgerfold.broker.http.scrape import scrape_routes
@@ -49,6 +49,8 @@ from ledgerfold.broker.security.guard import Guard
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import LedgerfoldError, StorageError
 
+# They are answered whatever else a client asks for.
+_PROBES = (f"{ADMIN}/brokers/health", f"{ADMIN}/brokers/ready")
 _log = logging.getLogger(__name__)
 
 
@@ -107,7 +109,9 @@ class AdminServer:
         try:
             if "Origin" in request.headers:
                 raise Refusal(403, "Requests of web pages are refused: this API is for programs.")
-            path = urlsplit(request.raw_path)
+            path, rates = urlsplit(request.raw_path), self._broker.rates
+            if rates is not None and path.path not in _PROBES:
+                rates.take(request.remote or "")
             verb, names = (await self._routes).find(request.method, path.path)
             query, body = _query(path.query), await _body(request)
             parsed = Request(names, query, body, request.headers, certificate_role(request))

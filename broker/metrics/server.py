@@ -198,10 +198,19 @@ class _Server(ThreadingHTTPServer):
             for connection in late:
                 # Its thread reads the end, or fails to write, and then closes it.
                 with suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+                    end_connection(connection)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         _log.debug("A scrape from %s failed", client_address, exc_info=True)
+
+
+def end_connection(connection: socket.socket) -> None:
+    """Ends a connection that another thread uses. Raises OSError.
+
+    NOTE: the method of `ssl.SSLSocket` would first drop the TLS of the connection, and what its
+    thread writes in between would be sent as it is.
+    """
+    socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -95,6 +95,8 @@ class PageServer:
         try:
             url = urlsplit(request.raw_path)
             self.guard.check(request.headers, has_query=bool(url.query))
+            if self._broker.rates is not None:
+                self._broker.rates.take(request.remote or "")
             if self._authentication is not None:
                 header, role = request.headers.get("Authorization"), certificate_role(request)
                 check_superuser(self._authentication, header, role)

@@ -7,6 +7,8 @@ client certificate is proof enough, where the broker takes one.
     >>> from base64 import b64encode
     >>> token_of("Basic " + b64encode(b"anyone:abc").decode()), token_of("Bearer abc")
     ('abc', 'abc')
+    >>> token_of("bearer abc"), token_of("basic " + b64encode(b"anyone:abc").decode())
+    ('abc', 'abc')
     >>> token_of("Basic ?"), token_of(None)
     (None, None)
 """
@@ -15,11 +17,10 @@ from __future__ import annotations
 
 from base64 import b64decode
 
-from ledgerfold.broker.security.guard import BEARER, Credentials, Guard, Target
+from ledgerfold.broker.security.guard import Credentials, Guard, Target, parameter_of
 from ledgerfold.broker.security.needs import Need
 
 CHALLENGE = 'Basic realm="ledgerfold: the password is a token", charset="UTF-8"'
-_BASIC = "Basic "
 
 
 def check_superuser(guard: Guard, header: str | None, certificate_role: str | None) -> None:
@@ -30,14 +31,11 @@ def check_superuser(guard: Guard, header: str | None, certificate_role: str | No
 
 def token_of(header: str | None) -> str | None:
     """Returns the token in an `Authorization` header; None if it has none."""
-    if header is None:
-        return None
-    if header.startswith(BEARER):
-        return header.removeprefix(BEARER).strip()
-    if not header.startswith(_BASIC):
-        return None
+    bearer, basic = parameter_of(header, "bearer"), parameter_of(header, "basic")
+    if bearer is not None or basic is None:
+        return bearer
     try:
-        pair = b64decode(header.removeprefix(_BASIC), validate=True).decode()
+        pair = b64decode(basic, validate=True).decode()
     except ValueError:
         return None
     return pair.partition(":")[2] or None

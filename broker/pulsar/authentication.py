@@ -1,7 +1,9 @@
 """The credentials of a connection: those of CONNECT, and new ones in time (AUTH_CHALLENGE).
 
 As in Pulsar: when a token has expired, a client that can is asked for a new one, of the same role;
-if it has not answered by the next check, or cannot, its connection is closed.
+if it has not answered by the next check, or cannot, its connection is closed. A proxy names the
+role of its client. What that client has shown it must forward if the broker checks that, too; then
+it is the client that is asked for a new token. Source: Pulsar's ServerCnx and AuthorizationService.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.security.certificates import common_name
 from ledgerfold.broker.security.guard import Credentials, Guard, Target, Use
 from ledgerfold.broker.security.needs import Need
+from ledgerfold.broker.security.tokens import Caller
 from ledgerfold.storage.errors import AuthenticationFailed, InvalidRequest, LedgerfoldError
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import AuthData, CommandAuthResponse, CommandConnect
@@ -38,13 +41,15 @@ class Authentication:
         self._certificate_role = common_name(transport.get_extra_info("peercert"))
         self._open = ExitStack()
         self._use: Use | None = None
-        self._can_refresh = self._has_asked = False
+        self._can_refresh = self._has_asked = self._is_forwarded = False
 
     def connect(self, connect: CommandConnect) -> None:
-        """Takes the credentials of CONNECT. Raises AuthenticationFailed."""
+        """Takes the credentials of CONNECT. Raises AuthenticationFailed, AuthorizationFailed."""
         token = connect.auth_data if connect.auth_method_name == TOKEN else None
-        caller = self._link.caller = self._guard.caller(self._credentials(token))
-        self._can_refresh = connect.feature_flags.supports_auth_refresh
+        caller = self._acting(self._guard.proved(self._credentials(token)), connect)
+        self._link.caller = caller
+        can_renew = caller.original is None or self._is_forwarded
+        self._can_refresh = can_renew and connect.feature_flags.supports_auth_refresh
         use = Use(caller, Need.ROLE, Target(), self._expired)
         self._use = self._open.enter_context(self._guard.use(use))
 
@@ -52,11 +57,25 @@ class Authentication:
         """Takes the answer to a challenge. Raises AuthenticationFailed, InvalidRequest."""
         if self._use is None or not self._has_asked:
             raise InvalidRequest("An AUTH_RESPONSE that the broker did not request.")
-        caller = self._guard.caller(self._credentials(response.response.auth_data))
-        if caller.role != self._use.caller.role:
+        before, token = self._use.caller, response.response.auth_data
+        renewed = self._guard.proved(self._credentials(token))
+        if renewed.role != (before.original if self._is_forwarded else before.role):
             raise AuthenticationFailed("The new token is of another role.")
+        caller = before._replace(expires_ms=renewed.expires_ms)
         self._use.caller = self._link.caller = caller
         self._has_asked = False
+
+    def _acting(self, caller: Caller, connect: CommandConnect) -> Caller:
+        """Returns the caller with the role of its client, if it is a proxy."""
+        guard, is_proxy = self._guard, connect.HasField("proxy_version")
+        original = connect.original_principal
+        if not (original and guard.authenticates_originals):
+            return guard.acting(caller, original, is_proxy=is_proxy)
+        has_token = connect.original_auth_method == TOKEN
+        client = guard.proved(Credentials(connect.original_auth_data if has_token else None))
+        self._is_forwarded = True
+        acting = guard.acting(caller, client.role, is_proxy=is_proxy)
+        return acting._replace(expires_ms=client.expires_ms)
 
     def closed(self) -> None:
         self._open.close()

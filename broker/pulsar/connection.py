@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import cast
 
+from ledgerfold.broker.common.request_rates import host_of
 from ledgerfold.broker.pulsar.authentication import Authentication
 from ledgerfold.broker.pulsar.consuming import Consuming
 from ledgerfold.broker.pulsar.errors import number_of
@@ -251,6 +252,8 @@ class Connection(asyncio.Protocol):
         if request.type != pulsar_pb2.CONNECT or not request.HasField("connect"):
             raise InvalidRequest("The first command of a connection is CONNECT.")
         connect, link = request.connect, self._link
+        if link.broker.rates is not None:
+            link.broker.rates.take(host_of(link.address))
         if self._authentication is not None:
             self._authentication.connect(connect)
         # Otherwise credentials are ignored, as by a Pulsar without authentication: programs that
@@ -306,26 +309,37 @@ class Connection(asyncio.Protocol):
         return self._checked(at_once), self._checked(as_tasks)
 
     def _checked(self, handlers: _Handlers) -> _Handlers:
-        """Adds the check of what each command needs, if the broker authenticates."""
-        if self._authentication is None:
-            return handlers
+        """Adds the checks of each command: what it needs, and the rate of requests, if any."""
         return {
-            type_: (field, self._with_check(type_, field, handler))
+            type_: (field, self._with_checks(type_, field, handler))
             for type_, (field, handler) in handlers.items()
         }
 
-    def _with_check(self, type_: int, field: str, handler: _Handler) -> _Handler:
+    def _with_checks(self, type_: int, field: str, handler: _Handler) -> _Handler:
         need = COMMANDS.get(pulsar_pb2.CommandType.Name(type_), Need.SUPERUSER)
-        if need is Need.OPENED:
+        has_need = self._authentication is not None and need is not Need.OPENED
+        rates = self._link.broker.rates if field in _COUNTED else None
+        if not has_need and rates is None:
             return handler
 
         async def checked(request: BaseCommand) -> None:
-            self._link.check(need, target_of(getattr(request, field)))
+            if rates is not None:
+                rates.take(host_of(self._link.address))
+            if has_need:
+                self._link.check(need, target_of(getattr(request, field)))
             await handler(request)
 
         return checked
 
 
+# The commands that count as requests: they have an answer, and close nothing.
+_COUNTED = frozenset(
+    {
+        "partitioned_metadata", "lookup", "get_schema", "producer", "subscribe", "unsubscribe",
+        "get_or_create_schema", "seek", "get_last_message_id", "get_topics_of_namespace",
+        "watch_topic_list",
+    }
+)  # fmt: skip
 # The answers of commands that have an error of their own; others have ERROR.
 _REFUSALS: dict[str, Callable[[int, LedgerfoldError], BaseCommand]] = {
     "producer": refusal,

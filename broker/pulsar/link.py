@@ -72,7 +72,7 @@ class Link:
         """Watches over something open. (Credentials that expire are the connection's.)"""
         if self._guard is None or self.caller is None:
             return nullcontext()
-        return self._guard.use(Use(Caller(self.caller.role), need, target, end))
+        return self._guard.use(Use(self.caller._replace(expires_ms=None), need, target, end))
 
     # Sending
 

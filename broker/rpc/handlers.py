@@ -10,6 +10,7 @@ then (broker/wire/frames.py). An error raised by a handler ends its call (ledger
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
@@ -18,7 +19,9 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from ledgerfold.broker.common.outgoing import Outgoing
+from ledgerfold.broker.common.request_rates import RequestRates, host_of
 from ledgerfold.broker.rpc.guarded import GuardedMethod
+from ledgerfold.broker.rpc.stream import address_of
 from ledgerfold.broker.security.guard import Guard
 from ledgerfold.broker.wire.frames import FRAME_BYTES_MAX
 from ledgerfold.rpc_errors import abort_on_error
@@ -54,32 +57,46 @@ def service_handlers(
     handlers: Mapping[str, Handler],
     outgoing: Outgoing | None = None,
     guard: Guard | None = None,
+    rates: RequestRates | None = None,
 ) -> grpc.GenericRpcHandler[Any, Any]:
     """Returns the service's gRPC handler. Raises KeyError if a method has no handler.
 
-    `outgoing`: limits the number of streams. `guard`: decides who may call.
+    `outgoing`: limits the number of streams. `guard`: decides who may call. `rates`: limits calls.
     """
     streams = outgoing or Outgoing()
     methods = {
-        each.name: _method_handler(each, handlers[each.name], streams, GuardedMethod(guard, each))
+        each.name: _method_handler(
+            each, handlers[each.name], streams, GuardedMethod(guard, each), rates
+        )
         for each in service.methods
     }
     return grpc.method_handlers_generic_handler(service.full_name, methods)
 
 
 def _method_handler(
-    method: MethodDescriptor, handler: Handler, outgoing: Outgoing, guarded: GuardedMethod
+    method: MethodDescriptor,
+    handler: Handler,
+    outgoing: Outgoing,
+    guarded: GuardedMethod,
+    rates: RequestRates | None,
 ) -> grpc.RpcMethodHandler[Any, Any]:
     answer_type = GetMessageClass(method.output_type)
     empty = answer_type()
 
+    @asynccontextmanager
+    async def answering(context: Any) -> AsyncIterator[None]:
+        async with abort_on_error(context):
+            if rates is not None:
+                rates.take(host_of(address_of(context)))
+            yield
+
     async def exchange(_: object, context: Any) -> None:
-        async with abort_on_error(context), guarded.stream(context) as checked:
+        async with answering(context), guarded.stream(context) as checked:
             with outgoing.stream():
                 await handler(checked)
 
     async def yield_responses(data: bytes, context: Any) -> AsyncIterator[Any]:
-        async with abort_on_error(context), guarded.watched(context) as opened:
+        async with answering(context), guarded.watched(context) as opened:
             request = _parsed(method, data)
             opened(request)
             with outgoing.stream():
@@ -87,7 +104,7 @@ def _method_handler(
                     yield response
 
     async def respond(data: bytes, context: Any) -> Any:
-        async with abort_on_error(context):
+        async with answering(context):
             caller = guarded.check_caller(context)
             request = _parsed(method, data)
             guarded.check(caller, request)

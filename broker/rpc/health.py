@@ -12,16 +12,19 @@ from typing import Any, cast
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from ledgerfold.broker.common.outgoing import Outgoing
-from ledgerfold.broker.rpc.guarded import caller_of
+from ledgerfold.broker.rpc.guarded import GuardedMethod
 from ledgerfold.broker.security.guard import Guard
 from ledgerfold.rpc_errors import abort_on_error
+from ledgerfold.rpc_texts import take_request
+
+_WATCH = health_pb2.DESCRIPTOR.services_by_name["Health"].methods_by_name["Watch"]
 
 
 class HealthService(health_pb2_grpc.HealthServicer):
     """The health of the services named by serve(): SERVING, and NOT_SERVING after drain()."""
 
     def __init__(self, outgoing: Outgoing, guard: Guard | None = None) -> None:
-        self._outgoing, self._guard = outgoing, guard
+        self._outgoing, self._guarded = outgoing, GuardedMethod(guard, _WATCH)
         self._servicer = cast(Any, health).aio.HealthServicer()
         self._watches: set[asyncio.Task[None]] = set()
         self._is_stopping = False
@@ -44,10 +47,10 @@ class HealthService(health_pb2_grpc.HealthServicer):
         return await self._servicer.Check(request, context)
 
     async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802
-        async with abort_on_error(context):
-            if self._guard is not None:
-                # A watcher counts as a stream: strangers could use them up.
-                caller_of(self._guard, context)
+        # A watcher counts as a stream: strangers could use them up.
+        async with abort_on_error(context), self._guarded.watched(context) as opened:
+            take_request(request)
+            opened(request)
             with self._outgoing.stream():
                 await self._watch(request, context)
 

@@ -155,9 +155,13 @@ async def feed(
 
 
 def peer_of(context: Context, connected_ms: int, metadata: Mapping[str, str] | None = None) -> Peer:
-    """Returns the client.
+    """Returns the client."""
+    return Peer(address_of(context), connected_ms, metadata or {})
+
+
+def address_of(context: Context) -> str:
+    """Returns the address of the client, with its port.
 
     GRPC formats addresses like "ipv4:127.0.0.1:45414" or "ipv6:%5B::1%5D:99".
     """
-    address = unquote(context.peer().partition(":")[2])
-    return Peer(address, connected_ms, metadata or {})
+    return unquote(context.peer().partition(":")[2])

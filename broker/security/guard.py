@@ -1,9 +1,9 @@
 """The one place that decides who may do what: credentials to a role, a role to its permissions.
 
 As in Pulsar: a superuser may do everything, an admin of a tenant everything in it, and any other
-role what it was granted (broker/topics/permissions.py). broker/security/needs.py lists the
-permission that each request needs; broker/rpc, broker/pulsar and broker/http ask the guard before
-they handle a request.
+role what it was granted (broker/topics/permissions.py). A proxy role acts for the roles of its
+clients: both roles need each permission. broker/security/needs.py lists the permission that each
+request needs; broker/rpc, broker/pulsar and broker/http ask the guard before they handle a request.
 
 Producers, consumers and readers are checked when they open, and not for each message. As in Pulsar,
 they are checked again when a grant of their namespace was removed, and ended if nothing else
@@ -53,7 +53,8 @@ _DOING = {
     Need.ADMIN: "administer",
     Need.SUPERUSER: "administer",
 }
-BEARER = "Bearer "
+# So many uses are checked before others have their turn.
+_BATCH = 50
 _log = logging.getLogger(__name__)
 
 
@@ -110,9 +111,19 @@ class Credentials:
     @classmethod
     def of_header(cls, header: str | None, certificate_role: str | None) -> Credentials:
         """Takes a header `Authorization: Bearer TOKEN`."""
-        if header is None or not header.startswith(BEARER):
-            return cls(None, certificate_role)
-        return cls(header.removeprefix(BEARER).strip(), certificate_role)
+        return cls(parameter_of(header, "bearer"), certificate_role)
+
+
+def parameter_of(header: str | None, scheme: str) -> str | None:
+    """Returns what follows a scheme in a header `Authorization`; None if it has another, or none.
+
+    As in RFC 9110, the case of a scheme does not matter.
+
+    >>> parameter_of("BEARER abc", "bearer"), parameter_of("Basic abc", "bearer")
+    ('abc', None)
+    """
+    found, space, parameter = (header or "").partition(" ")
+    return parameter.strip() if space and found.lower() == scheme else None
 
 
 def verifier_of(settings: SecuritySettings) -> TokenVerifier | None:
@@ -159,8 +170,19 @@ class Guard:
     def protects_metrics(self) -> bool:
         return self._settings.protects_metrics
 
+    @property
+    def authenticates_originals(self) -> bool:
+        return self._settings.authenticates_originals
+
     def caller(self, credentials: Credentials) -> Caller:
-        """Returns the client that the credentials identify. Raises AuthenticationFailed."""
+        """Returns the client that the credentials identify, at a port that no proxy uses.
+
+        Raises AuthenticationFailed, AuthorizationFailed.
+        """
+        return self.acting(self.proved(credentials))
+
+    def proved(self, credentials: Credentials) -> Caller:
+        """Returns the role that the credentials prove. Raises AuthenticationFailed."""
         if self._verifier is not None and credentials.token is not None:
             return self._verifier.verify(credentials.token)
         if credentials.certificate_role:
@@ -169,15 +191,37 @@ class Guard:
             raise AuthenticationFailed("Show a client certificate: this broker authenticates.")
         raise AuthenticationFailed("Show a token: this broker authenticates its clients.")
 
+    def acting(self, caller: Caller, original: str = "", *, is_proxy: bool = False) -> Caller:
+        """Returns a caller that acts for `original`, if it is a proxy: only a proxy may, and must.
+
+        `is_proxy`: the client says that it is one. Raises AuthorizationFailed.
+        """
+        if not self._settings.authorizes:
+            return caller
+        original, proxies = original.strip(), self._settings.proxy_roles
+        if caller.role not in proxies:
+            if original or is_proxy:
+                raise AuthorizationFailed(
+                    f"The role {caller.role!r} is no proxy role: it cannot act for another role."
+                )
+            return caller
+        if not original or original in proxies:
+            raise AuthorizationFailed(
+                f"The role {caller.role!r} is a proxy role: it needs the role of its client, which "
+                "is no proxy role."
+            )
+        return caller._replace(original=original)
+
     def check(self, caller: Caller, need: Need, target: Target) -> None:
         """Raises AuthorizationFailed unless the caller has what a request needs."""
         if need in (Need.NOTHING, Need.ROLE, Need.OPENED) or not self._settings.authorizes:
             return
-        if caller.role in self._superusers or self._is_permitted(caller.role, need, target):
-            return
-        named = target.topic or target.namespace or target.tenant
-        what = named if named and need is not Need.SUPERUSER else "the broker"
-        raise AuthorizationFailed(f"The role {caller.role!r} may not {_DOING[need]} {what}.")
+        for role in (caller.role, caller.original):
+            if role is None or role in self._superusers or self._is_permitted(role, need, target):
+                continue
+            named = target.topic or target.namespace or target.tenant
+            what = named if named and need is not Need.SUPERUSER else "the broker"
+            raise AuthorizationFailed(f"The role {role[:200]!r} may not {_DOING[need]} {what}.")
 
     def _is_permitted(self, role: str, need: Need, target: Target) -> bool:
         if need is Need.SUPERUSER or not target.tenant:
@@ -186,11 +230,8 @@ class Guard:
             return True
         if need is Need.ADMIN or not target.namespace:
             return False
-        permissions, enough = self._namespaces.permissions, _ENOUGH[need]
-        granted = permissions.of_namespace(target.namespace)
-        if target.topic:
-            granted = permissions.of_topic(target.topic)
-        return any(each.role == role and enough & set(each.actions) for each in granted)
+        permissions = self._namespaces.permissions
+        return bool(permissions.actions(target.namespace, target.topic, role) & _ENOUGH[need])
 
     # What is open
 
@@ -205,11 +246,14 @@ class Guard:
         finally:
             self._uses.discard(use)
 
-    def check_grants(self, namespace: str = "") -> None:
-        """Ends uses of a namespace, or all, that nothing permits any more."""
-        for use in tuple(self._uses):
-            if namespace in ("", use.target.namespace):
+    async def check_grants(self, namespace: str) -> None:
+        """Ends uses of a namespace that nothing permits any more."""
+        uses = [each for each in self._uses if each.target.namespace == namespace]
+        for number, use in enumerate(uses, 1):
+            if use in self._uses:
                 self._check_use(use)
+            if number % _BATCH == 0:
+                await asyncio.sleep(0)
 
     def _check_use(self, use: Use) -> None:
         try:
@@ -250,6 +294,8 @@ def check_settings(settings: SecuritySettings) -> None:
             "--superuser-roles: nothing proves a role. Add --token-secret-key, --token-public-key "
             "or --tls-client-ca."
         )
+    if settings.proxy_roles and not settings.authenticates:
+        raise InvalidRequest("--proxy-roles needs --superuser-roles, and what proves a role.")
     if settings.takes_tokens and settings.authorizes and not settings.superuser_roles:
         raise InvalidRequest(
             "No client could grant permissions to others: name a role in --superuser-roles."

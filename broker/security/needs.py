@@ -55,7 +55,7 @@ RPCS: Final[Mapping[str, Need]] = {
             Need.ROLE: "GetBrokerInfo GetClock",
             Need.LOOKUP: "GetTopicStats GetTopicInternalStats GetPartitionedTopicMetadata "
             "GetPartitionedTopicStats GetSchema ListSchemas CheckSchema",
-            Need.PRODUCE: "PutSchema DeleteSchema",
+            Need.PRODUCE: "PutSchema",
             Need.CONSUME: "CreateSubscription ListSubscriptions ExpireMessages ResetCursor "
             "SkipMessages ClearBacklog GetMessageIdByTimestamp PeekMessages ExamineMessages "
             "GetMessageById Explain WhatIf",
@@ -64,7 +64,7 @@ RPCS: Final[Mapping[str, Need]] = {
             "TerminateTopic CreatePartitionedTopic UpdatePartitionedTopic DeletePartitionedTopic "
             "TriggerCompaction GetCompactionStatus WatchCompaction CancelCompaction ListRuns "
             "ListNamespaces CreateNamespace DeleteNamespace GetPolicies UpdatePolicies "
-            "GetPermissions GrantPermission RevokePermission",
+            "GetPermissions GrantPermission RevokePermission DeleteSchema",
             Need.SUPERUSER: "MoveClock Reset SaveSnapshot ListSnapshots RestoreSnapshot "
             "DeleteSnapshot AddFault ListFaults RemoveFault ClearFaults "
             "ListTenants CreateTenant UpdateTenant DeleteTenant",
@@ -184,7 +184,8 @@ ROUTES: Final[Mapping[tuple[str, str], Need]] = {
     **_routes(Need.CONSUME, "POST", _TOPIC, "/all_subscription/expireMessages/{seconds}"),
     **_routes(Need.CONSUME, "GET", _SUBSCRIPTION, "/position/{position}"),
     **_routes(Need.LOOKUP, "GET", _SCHEMAS, "/schema", "/schema/{version}", "/schemas"),
-    **_routes(Need.PRODUCE, "POST DELETE", _SCHEMAS, "/schema"),
+    **_routes(Need.PRODUCE, "POST", _SCHEMAS, "/schema"),
+    **_routes(Need.ADMIN, "DELETE", _SCHEMAS, "/schema"),
     **_routes(Need.LOOKUP, "POST", _SCHEMAS, "/compatibility", "/version"),
     **_routes(Need.LOOKUP, "GET", _LOOKUP, "", "/bundle"),
     **_routes(Need.SUPERUSER, "GET", "/metrics"),

@@ -39,10 +39,14 @@ _PEM, _DER_SEQUENCE = b"-----BEGIN ", b"\x30"
 
 
 class Caller(NamedTuple):
-    """A role that a client has proved. `expires_ms`: the time after which the proof is void."""
+    """A role that a client has proved. `expires_ms`: the time after which the proof is void.
+
+    `original`: the role of the client of a proxy, whose own role is `role`.
+    """
 
     role: str
     expires_ms: int | None = None
+    original: str | None = None
 
 
 @dataclass(frozen=True)

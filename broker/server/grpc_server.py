@@ -83,12 +83,13 @@ class Server:
 
     async def start(self) -> str:
         """Listens, and returns "host:port" with the actual port. Raises AddressInUse."""
-        broker, outgoing, guard = self._broker, self._broker.outgoing, self._guard
+        broker, guard = self._broker, self._guard
+        common = broker.outgoing, guard, broker.rates
         self._server.add_generic_rpc_handlers(
             (
-                service_handlers(DATA_SERVICE, data_calls(broker), outgoing, guard),
-                service_handlers(ADMIN_SERVICE, admin_calls(broker), outgoing, guard),
-                service_handlers(KAFKA_SERVICE, kafka_calls(broker), outgoing, guard),
+                service_handlers(DATA_SERVICE, data_calls(broker), *common),
+                service_handlers(ADMIN_SERVICE, admin_calls(broker), *common),
+                service_handlers(KAFKA_SERVICE, kafka_calls(broker), *common),
             )
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)

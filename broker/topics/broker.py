@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from ledgerfold.broker.common.clock import Clock, ManualClock, WallClock
 from ledgerfold.broker.common.names import is_non_persistent
 from ledgerfold.broker.common.outgoing import Outgoing
+from ledgerfold.broker.common.request_rates import rates_of
 from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.common.shielding import run_to_completion, runs_to_completion
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
@@ -44,6 +45,7 @@ from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.topics.schemas import Schemas
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.topics.topic_names import TopicNames, check_records
+from ledgerfold.broker.topics.unloading import unload_each
 from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.errors import Moved, NotAllowed, StorageError, TopicNotFound, Unavailable
 from ledgerfold.storage.ledger import LedgerStore
@@ -84,6 +86,7 @@ class Broker:
         self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
         self.record_writes = RecordWrites(metadata, lambda: self.executor)
         self.outgoing = Outgoing(settings.streams_max, settings.unsent_bytes_max)
+        self.rates = rates_of(settings.requests_per_second_max)
         # The loaded topics by kind; no name is in both.
         self.topics: dict[str, Topic] = {}
         self.kafka_topics: dict[str, KafkaTopic] = {}
@@ -304,21 +307,16 @@ class Broker:
             await self._unload(name)
             yield topic
 
-    async def unload_all(self) -> None:
-        """Unloads all topics, whose names the caller has locked."""
-        places = asyncio.Semaphore(DISK_THREADS)
+    async def unload_all(self) -> list[StorageError]:
+        """Unloads all topics, whose names the caller has locked. Returns why some failed."""
+        names = sorted({*self.topics, *self.kafka_topics})
+        return await unload_each(names, self._unload, DISK_THREADS)
 
-        async def unload(name: str) -> None:
-            async with places:
-                await self._unload(name)
-
-        await asyncio.gather(*map(unload, sorted({*self.topics, *self.kafka_topics})))
-
-    async def _unload(self, name: str) -> None:
-        """Unloads the topic even on a failure; the next load finds what is durable."""
+    async def _unload(self, name: str) -> StorageError | None:
+        """Unloads the topic even on a failure, which it returns; a load finds what is durable."""
         topic: StoredKind | None = self.topics.pop(name, None) or self.kafka_topics.pop(name, None)
         if topic is None:
-            return
+            return None
         await self.compaction.fence(name)
         await self.cleaner.forget(name)
         try:
@@ -329,6 +327,8 @@ class Broker:
                 await self.in_thread(topic.close_ledgers)
         except StorageError as error:
             _log.error("%s was unloaded, but not all of it was written: %s", name, error)
+            return error
+        return None
 
     @runs_to_completion
     async def delete_topic(self, name: str, force: bool) -> None:

@@ -41,7 +41,9 @@ class FaultyReader(Reader):
 
     def wake(self) -> None:
         super().wake()
-        self._ending.set()
+        # Not at the termination of the topic: the reader reads the rest.
+        if self._state.closed is not None:
+            self._ending.set()
 
     def finish(self) -> None:
         super().finish()

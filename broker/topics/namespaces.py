@@ -144,7 +144,7 @@ class Namespaces:
         async with self._turn:
             await self._change(edit)
         if is_deleted:
-            self.permissions.removed(namespace)
+            await self.permissions.removed(namespace)
         return is_deleted
 
     async def _change(self, edit: Callable[[MetadataBatch], None]) -> None:

@@ -4,13 +4,14 @@ As in Pulsar: a grant is for a namespace or for one topic of it, and partitions 
 topic. Deleting a topic or a namespace deletes its grants. Whether grants matter is decided by
 broker/security/guard.py.
 
-Bounds: GRANTS_MAX of a namespace, with those of its topics.
+Bounds: GRANTS_MAX of a namespace, with those of its topics; those of _KEPT_MAX namespaces are
+kept decoded, with the bytes of their record: if these are others, it is decoded again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any
 
 from ledgerfold.broker.common.given_names import check_name, check_namespace
@@ -19,10 +20,14 @@ from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.storage.errors import InvalidRequest, LimitExceeded
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.partition_names import parse_partition
-from ledgerfold.storage.records import GRANTS, key
+from ledgerfold.storage.records import GRANTS, decode, key
 from ledgerfold.v1.records_pb2 import Action, Grant, NamespaceRecord
 
 GRANTS_MAX = 1000
+_KEPT_MAX = 32
+_NONE = frozenset[int]()
+# The actions of a role, by the topic ("" for all) and the role.
+_Granted = Mapping[tuple[str, str], frozenset[int]]
 InThread = Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
 
 
@@ -37,8 +42,9 @@ class Permissions:
 
     def __init__(self, metadata: MetadataStore, turn: asyncio.Lock, in_thread: InThread) -> None:
         self._metadata, self._turn, self._in_thread = metadata, turn, in_thread
+        self._kept: dict[str, tuple[bytes, _Granted]] = {}
         # Called with a namespace of which grants were removed.
-        self.on_removed: set[Callable[[str], None]] = set()
+        self.on_removed: set[Callable[[str], Awaitable[None]]] = set()
 
     def of_namespace(self, namespace: str) -> Sequence[Grant]:
         """Returns the grants of a namespace, without those of its topics. Thread-safe."""
@@ -48,6 +54,25 @@ class Permissions:
         """Returns the grants of a topic by its full name, and of its namespace. Thread-safe."""
         names = ("", topic_with_grants(topic))
         return [each for each in self._all(namespace_of(topic)) if each.topic in names]
+
+    def actions(self, namespace: str, topic: str, role: str) -> frozenset[int]:
+        """Returns what a role may do with a topic, or with all of a namespace (""). Thread-safe."""
+        granted = self._decoded(namespace)
+        own = granted.get((topic_with_grants(topic), role), _NONE) if topic else _NONE
+        return own | granted.get(("", role), _NONE)
+
+    def _decoded(self, namespace: str) -> _Granted:
+        stored = self._metadata.namespace_as_stored(namespace)
+        if stored is None:
+            return {}
+        kept = self._kept.get(namespace)
+        if kept is None or kept[0] != stored:
+            record = decode(NamespaceRecord, key("namespace", namespace), stored)
+            granted = {(each.topic, each.role): frozenset(each.actions) for each in record.grants}
+            if len(self._kept) >= _KEPT_MAX:
+                self._kept.clear()
+            kept = self._kept[namespace] = stored, granted
+        return kept[1]
 
     def _all(self, namespace: str) -> Sequence[Grant]:
         record = self._metadata.namespace(namespace)
@@ -85,7 +110,7 @@ class Permissions:
             await self._in_thread(lambda: self._metadata.need_feature(GRANTS))
             await self._in_thread(lambda: self._metadata.change(edit))
         if before - set(listed):
-            self.removed(namespace)
+            await self.removed(namespace)
 
     @runs_to_completion
     async def revoke(self, namespace: str, topic: str, role: str) -> None:
@@ -99,12 +124,12 @@ class Permissions:
 
         async with self._turn:
             await self._in_thread(lambda: self._metadata.change(edit))
-        self.removed(namespace)
+        await self.removed(namespace)
 
-    def removed(self, namespace: str) -> None:
+    async def removed(self, namespace: str) -> None:
         """Rechecks the open streams of a namespace, after grants were removed."""
         for callback in tuple(self.on_removed):
-            callback(namespace)
+            await callback(namespace)
 
 
 def _stored(topic: str) -> str:

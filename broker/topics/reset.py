@@ -21,6 +21,7 @@ import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.topics.broker import Broker
@@ -30,6 +31,7 @@ from ledgerfold.storage.errors import (
     DiskFailure,
     LedgerfoldError,
     NotAllowed,
+    StorageError,
     TopicNotFound,
     Unavailable,
 )
@@ -93,12 +95,21 @@ async def replace_records(broker: Broker, write: Callable[[], list[int]]) -> lis
     return ledger_ids
 
 
+class Emptied(NamedTuple):
+    """The topics to load again, to which others may be added, and why some were not written
+    completely when they were unloaded.
+    """
+
+    to_load: set[str]
+    failures: list[StorageError]
+
+
 @asynccontextmanager
-async def held_empty(broker: Broker) -> AsyncIterator[set[str]]:
+async def held_empty(broker: Broker) -> AsyncIterator[Emptied]:
     """Unloads all topics and keeps them unloaded inside; no namespace changes, either.
 
-    Those that exist afterwards are loaded again in the background. Yields their names, to which
-    others may be added. Non-persistent topics go on.
+    Those that exist afterwards are loaded again in the background, whatever fails. Non-persistent
+    topics go on.
 
     Raises MetadataLost if the records of a topic are lost.
     """
@@ -106,10 +117,10 @@ async def held_empty(broker: Broker) -> AsyncIterator[set[str]]:
         raise lost
     async with broker.locks.every(), broker.policies.turn:
         loaded = {*broker.topics, *broker.kafka_topics}
-        await broker.unload_all()
-        reach("reset.unloaded")
         try:
-            yield loaded
+            failures = await broker.unload_all()
+            reach("reset.unloaded")
+            yield Emptied(loaded, failures)
         finally:
             broker.spawn(_load_again(broker, loaded))
 
@@ -128,6 +139,8 @@ async def _load_again(broker: Broker, loaded: Collection[str]) -> None:
                 continue
             except LedgerfoldError as error:
                 _log.error("%s cannot be loaded: %s", record.name, error)
+            except Exception:
+                _log.exception("%s cannot be loaded", record.name)
 
 
 def forget(broker: Broker, names: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from ledgerfold.broker.topics.reset import (
     held_empty,
     replace_records,
 )
+from ledgerfold.storage.errors import NotAllowed
 from ledgerfold.storage.snapshot_folder import described, topics_of
 from ledgerfold.storage.snapshots import Snapshots
 from ledgerfold.v1.records_pb2 import Snapshot
@@ -41,8 +42,14 @@ class BrokerSnapshots:
         """Raises NotAllowed, InvalidRequest, SnapshotExists, LimitExceeded, StorageError."""
         check_allowed(self._broker)
         self._check_undamaged()
-        async with self._turn, held_empty(self._broker):
-            return await self._broker.in_thread(functools.partial(self._snapshots.save, name))
+        async with self._turn, held_empty(self._broker) as emptied:
+            try:
+                return await self._broker.in_thread(functools.partial(self._snapshots.save, name))
+            except NotAllowed:
+                # A ledger is open: the failure of its topic says why.
+                if emptied.failures:
+                    raise emptied.failures[0] from None
+                raise
 
     def _check_undamaged(self) -> None:
         """Raises the damage of a ledger: a snapshot would contain it, too."""
@@ -66,14 +73,14 @@ class BrokerSnapshots:
         check_allowed(broker)
         async with self._turn:
             records = await broker.in_thread(functools.partial(self._snapshots.load, name))
-            async with held_empty(broker) as to_load:
+            async with held_empty(broker) as emptied:
                 before, restored = broker.metadata.topic_names(), topics_of(records)
                 restore = functools.partial(
                     self._snapshots.restore, records, broker.store.delete_all_files
                 )
                 gone = await replace_records(broker, restore)
                 broker.store.restored()
-                to_load.update(restored)
+                emptied.to_load.update(restored)
                 forget(broker, before)
                 broker.names.created(restored)
                 delete_later(broker, gone)

@@ -17,7 +17,8 @@ from ledgerfold.storage.files import Files
 from ledgerfold.storage.kafka.span import Span, joined
 from ledgerfold.storage.names import segment_number
 from ledgerfold.storage.segment import record_position
-from ledgerfold.storage.segment_check import Bounds, Extent, SegmentCheck, check_segment
+from ledgerfold.storage.segment_check import Bounds, check_segment
+from ledgerfold.storage.segment_findings import Extent, SegmentCheck
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
     LedgerRecord,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ledgerfold.storage.repair.ledger_check import LedgerCheck
-from ledgerfold.storage.segment_check import SegmentCheck
+from ledgerfold.storage.segment_findings import SegmentCheck
 
 
 class Loss(NamedTuple):

@@ -14,7 +14,7 @@ from ledgerfold.storage.records import key_of
 from ledgerfold.storage.repair.ledger_check import LedgerCheck
 from ledgerfold.storage.repair.survey import Survey
 from ledgerfold.storage.repair.verify import NO_LEDGER
-from ledgerfold.storage.segment_check import Extent, SegmentCheck
+from ledgerfold.storage.segment_findings import Extent, SegmentCheck
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_DELETING,
     SegmentRecord,

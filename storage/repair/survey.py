@@ -52,7 +52,7 @@ from ledgerfold.storage.records import (
 from ledgerfold.storage.repair.ledger_check import LedgerCheck, check_ledger
 from ledgerfold.storage.repair_manifest import split_by_unfinished
 from ledgerfold.storage.segment import with_segments
-from ledgerfold.storage.segment_check import SegmentCheck
+from ledgerfold.storage.segment_findings import SegmentCheck
 from ledgerfold.storage.snapshot_folder import SnapshotFolder
 from ledgerfold.storage.unnamed import UnnamedFile, unnamed_files
 from ledgerfold.v1.records_pb2 import (

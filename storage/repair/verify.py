@@ -24,7 +24,7 @@ from ledgerfold.storage.names import ASIDE_SUFFIX, LABEL, METADATA, SNAPSHOTS, T
 from ledgerfold.storage.records import LABELS
 from ledgerfold.storage.repair.ledger_check import LedgerCheck
 from ledgerfold.storage.repair.survey import Survey, compacted_ids
-from ledgerfold.storage.segment_check import SegmentCheck
+from ledgerfold.storage.segment_findings import SegmentCheck
 from ledgerfold.storage.text import counted
 from ledgerfold.storage.unnamed import UnnamedFile
 from ledgerfold.v1.records_pb2 import (

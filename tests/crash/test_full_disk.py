@@ -232,6 +232,18 @@ def test_an_operator_may_unload_the_topic(setting: Setting) -> None:
     setting.check_readable("t")
 
 
+def test_a_snapshot_is_refused_as_a_publish_is(setting: Setting) -> None:
+    setting.publish("t", *values(5))
+    setting.publish_until_full("t")
+    with setting.admin() as admin:
+        setting.use_up_metadata(admin)
+        with pytest.raises(DiskFailure):
+            admin.save_snapshot("s")
+        setting.disk.free()
+        admin.save_snapshot("s")
+    setting.check_readable("t")
+
+
 FREEING: dict[str, Callable[[Admin], object]] = {
     "delete": lambda admin: admin.delete_topic("t", force=True),
     "delete-partitioned": lambda admin: admin.delete_partitioned_topic("p", force=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,7 @@ from ledgerfold.testing import ExistingBroker
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import ledgerfold
+from tests.support.compactor_process import CompactorProcess
 from tests.support.waiting import wait_until
 
 WAIT_MS = 20_000
@@ -248,6 +250,25 @@ def test_compactions_fail_in_each_phase_and_the_next_one_succeeds(
             assert existing.compact_and_wait("t").run.counts.messages_out == 1
         with client.create_reader("t", MessageId.earliest, is_read_compacted=True) as reader:
             assert [message.data() for message in reader] == [b"commit"]
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_only_a_worker_that_allows_it_is_killed(
+    broker_process: MakeBroker, tmp_path: Path, is_allowed: bool
+) -> None:
+    """A worker may serve several brokers, of which one allows faults."""
+    arguments = ("--engine", "inline", *(("--allow-faults",) if is_allowed else ()))
+    with CompactorProcess(tmp_path, arguments=arguments) as worker:
+        broker = broker_process("--allow-faults", compactor=worker.address)
+        with Client(broker.url) as client, ExistingBroker(broker.url) as existing:
+            client.create_producer("t").send(b"1", partition_key="k")
+            existing.admin.add_fault("fail-compaction", phase="one", next=1)
+            with pytest.raises(CompactionFailed, match=r"at phase one: .*a fault says so"):
+                existing.compact_and_wait("t")
+            if is_allowed:
+                worker.process.wait(10)
+            else:
+                assert existing.compact_and_wait("t").run.counts.messages_out == 1
 
 
 def test_faults_on_the_command_line(broker_process: MakeBroker) -> None:

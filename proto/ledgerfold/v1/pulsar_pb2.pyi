@@ -356,18 +356,26 @@ class FeatureFlags(_message.Message):
     def __init__(self, supports_auth_refresh: _Optional[bool] = ..., supports_broker_entry_metadata: _Optional[bool] = ..., supports_partial_producer: _Optional[bool] = ..., supports_topic_watchers: _Optional[bool] = ..., supports_get_partitioned_metadata_without_auto_creation: _Optional[bool] = ...) -> None: ...
 
 class CommandConnect(_message.Message):
-    __slots__ = ("client_version", "auth_data", "protocol_version", "auth_method_name", "feature_flags")
+    __slots__ = ("client_version", "auth_data", "protocol_version", "auth_method_name", "original_principal", "original_auth_data", "original_auth_method", "feature_flags", "proxy_version")
     CLIENT_VERSION_FIELD_NUMBER: _ClassVar[int]
     AUTH_DATA_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     AUTH_METHOD_NAME_FIELD_NUMBER: _ClassVar[int]
+    ORIGINAL_PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    ORIGINAL_AUTH_DATA_FIELD_NUMBER: _ClassVar[int]
+    ORIGINAL_AUTH_METHOD_FIELD_NUMBER: _ClassVar[int]
     FEATURE_FLAGS_FIELD_NUMBER: _ClassVar[int]
+    PROXY_VERSION_FIELD_NUMBER: _ClassVar[int]
     client_version: bytes
     auth_data: bytes
     protocol_version: int
     auth_method_name: str
+    original_principal: str
+    original_auth_data: str
+    original_auth_method: str
     feature_flags: FeatureFlags
-    def __init__(self, client_version: _Optional[bytes] = ..., auth_data: _Optional[bytes] = ..., protocol_version: _Optional[int] = ..., auth_method_name: _Optional[str] = ..., feature_flags: _Optional[_Union[FeatureFlags, _Mapping]] = ...) -> None: ...
+    proxy_version: str
+    def __init__(self, client_version: _Optional[bytes] = ..., auth_data: _Optional[bytes] = ..., protocol_version: _Optional[int] = ..., auth_method_name: _Optional[str] = ..., original_principal: _Optional[str] = ..., original_auth_data: _Optional[str] = ..., original_auth_method: _Optional[str] = ..., feature_flags: _Optional[_Union[FeatureFlags, _Mapping]] = ..., proxy_version: _Optional[str] = ...) -> None: ...
 
 class AuthData(_message.Message):
     __slots__ = ("auth_method_name", "auth_data")

@@ -84,6 +84,7 @@ EXPECTED: dict[type[LedgerfoldError], int] = {
     errors.Timeout: 4,
     errors.AlreadyClosed: 1,
     errors.Overloaded: 1,
+    errors.TooManyRequests: 1,
 }
 
 

@@ -19,6 +19,8 @@ TOKENS = {
     "authorizationEnabled": "true",
     "tokenSecretKey": "file:///keys/hmac.key",
     "superUserRoles": "admin, proxy",
+    "proxyRoles": "proxy,",
+    "authenticateOriginalAuthData": "true",
 }
 
 
@@ -26,6 +28,7 @@ def test_tokens() -> None:
     found = with_security(NOTHING, TOKENS)
     assert found.token_secret_key == "file:///keys/hmac.key"
     assert found.superuser_roles == ("admin", "proxy")
+    assert (found.proxy_roles, found.authenticates_originals) == (("proxy",), True)
     assert found.authenticates
     assert found.authorizes
     assert not with_security(NOTHING, {**TOKENS, "authorizationEnabled": "false"}).authorizes

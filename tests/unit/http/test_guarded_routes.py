@@ -31,13 +31,16 @@ OWN = {
 class GuardedHttp:
     def __init__(self, tokens: Tokens) -> None:
         self.tokens, self.lab = tokens, HttpLab()
-        settings = SecuritySettings(token_secret_key=str(tokens.file), superuser_roles=("admin",))
+        settings = SecuritySettings(
+            token_secret_key=str(tokens.file), superuser_roles=("admin",), proxy_roles=("proxy",)
+        )
         lab = self.lab
         lab.serve_again(lambda: Guard(settings, lab.broker.namespaces, lambda: 0))
         permissions = lab.broker.namespaces.permissions
         topic = f"persistent:/{TOPIC.removeprefix('/persistent')}"
         lab.run(permissions.grant("public/default", topic, "reader", [Action.ACTION_CONSUME]))
-        lab.run(permissions.grant("public/default", topic, "writer", [Action.ACTION_PRODUCE]))
+        for role in ("writer", "proxy"):
+            lab.run(permissions.grant("public/default", topic, role, [Action.ACTION_PRODUCE]))
 
     def status(self, method: str, path: str, role: str | None, body: Any = None) -> int:
         headers = {} if role is None else {"Authorization": f"Bearer {self.tokens.of(role)}"}
@@ -72,6 +75,34 @@ def test_invalid_tokens_are_refused(guarded: GuardedHttp, header: str) -> None:
     assert answer.status == 401
     assert answer.headers["WWW-Authenticate"] == "Bearer"
     assert "token" in answer.reason
+
+
+@pytest.mark.parametrize(
+    ("role", "original", "status"),
+    [
+        ("proxy", "writer", 200),
+        ("proxy", "nobody", 403),
+        ("proxy", None, 403),
+        ("proxy", "proxy", 403),
+        ("writer", "admin", 403),
+        # A proxy that forwards the credentials of its client names that client, too.
+        ("writer", "writer", 200),
+    ],
+)
+def test_a_request_of_a_proxy_needs_the_permission_of_both_roles(
+    guarded: GuardedHttp, role: str, original: str | None, status: int
+) -> None:
+    headers = {"Authorization": f"Bearer {guarded.tokens.of(role)}"}
+    if original is not None:
+        headers["X-Original-Principal"] = original
+    answer = guarded.lab.ask("GET", f"{TOPIC}/partitions", headers=headers)
+    assert answer.status == status
+
+
+@pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer  "])
+def test_the_case_of_a_scheme_does_not_matter(guarded: GuardedHttp, scheme: str) -> None:
+    headers = {"Authorization": f"{scheme} {guarded.tokens.of('admin')}"}
+    assert guarded.lab.ask("GET", "/tenants", headers=headers).status == 200
 
 
 def test_no_path_bypasses_the_permission_of_a_topic(guarded: GuardedHttp) -> None:

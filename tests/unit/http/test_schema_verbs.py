@@ -119,6 +119,12 @@ def test_a_version_that_is_not_a_number_is_refused(lab: HttpLab) -> None:
     assert lab.status("GET", f"{AT}/schema/x") == 400
 
 
+def test_an_upload_is_not_bound_by_automatic_updates(lab: HttpLab) -> None:
+    """As in Pulsar: it is how versions are added where clients may not add them."""
+    lab.done("POST", f"{N}/isAllowAutoUpdateSchema", False)
+    assert lab.status("POST", f"{AT}/schema", TEXT) == 200
+
+
 def test_schema_policies_of_a_namespace(lab: HttpLab) -> None:
     assert lab.get(f"{N}/schemaCompatibilityStrategy") == "UNDEFINED"
     assert lab.get(f"{N}/schemaValidationEnforced") is False

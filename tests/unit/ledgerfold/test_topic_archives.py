@@ -15,10 +15,12 @@ from ledgerfold.storage import topic_archive
 from ledgerfold.storage.entry import crc32c
 from ledgerfold.storage.errors import Corruption, IncompatibleFormat, LimitExceeded
 from ledgerfold.storage.files import REAL
-from ledgerfold.storage.label import label_of, read_label, write_label
+from ledgerfold.storage.label import Label, label_of, read_label, write_label
 from ledgerfold.storage.names import segment_path
+from ledgerfold.storage.snapshots import Snapshots
 from ledgerfold.storage.topic_archive import TopicImport
 from ledgerfold.v1.records_pb2 import (
+    LEDGER_KIND_RAW,
     CursorRecord,
     PartitionedTopicRecord,
     ProducerRecord,
@@ -153,6 +155,65 @@ def test_existing_topics_and_files_are_kept(
     assert export(source, "absent")[0] == 3
     assert not (source.parent / "absent.topic").exists()
     assert imported(tmp_path / "absent", tmp_path / "new") == 3
+
+
+def with_snapshot(data: Path, topic: str) -> None:
+    """Saves the snapshot `s` of a directory with one ledger of a topic, then deletes the topic."""
+    made = directory(data)
+    writer = made.ledger(topic)
+    add(writer, "s1")
+    writer.close()
+    Snapshots(made.path, made.metadata, REAL, lambda: 1).save("s")
+    with made.metadata.batch() as batch:
+        batch.delete_topic(topic)
+    made.store.delete_files(writer.ledger_id)
+    made.stop()
+
+
+def test_an_id_that_a_snapshot_has_is_not_used_again(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, file = export(source)
+    with_snapshot(tmp_path / "used", "persistent://public/default/mine")
+    before = tree(tmp_path / "used")
+    assert imported(file, tmp_path / "used") == 1
+    assert "Snapshot s has other ledgers with the ids 1:" in capsys.readouterr().err
+    assert tree(tmp_path / "used") == before
+
+
+def test_a_topic_of_a_snapshot_is_imported_again(tmp_path: Path) -> None:
+    """A snapshot that has the same ledger can still be restored."""
+    with_snapshot(tmp_path / "used", TOPIC)
+    code, file = export(tmp_path / "used" / "snapshots" / "s")
+    assert code == 0
+    assert imported(file, tmp_path / "used") == 0
+    made = DataDirectory(tmp_path / "used")
+    snapshots = Snapshots(made.path, made.metadata, REAL, lambda: 1)
+    snapshots.restore(snapshots.load("s"), made.store.delete_all_files)
+    made.stop()
+    assert frames.read("t", data=tmp_path / "used").num_rows == 1
+
+
+def test_ledgers_without_a_label_get_one(source: Path, tmp_path: Path) -> None:
+    """Version 0.1 has written none."""
+    (source / "ledgers" / "2" / "label").unlink()
+    _, file = export(source)
+    assert imported(file, tmp_path / "new") == 0
+    assert [read_label(tmp_path / "new" / "ledgers" / each, REAL) for each in "12"] == [
+        Label(number, LEDGER_KIND_RAW, TOPIC, 1) for number in (1, 2)
+    ]
+    assert main(["verify", str(tmp_path / "new")]) == 0
+
+
+def test_the_label_of_another_ledger_is_refused(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = source / "ledgers" / "1"
+    write_label(folder, Label(1, LEDGER_KIND_RAW, f"{TOPIC}-other", 1), REAL)
+    _, file = export(source)
+    assert imported(file, tmp_path / "new") == 6
+    assert "the label of ledger 1 of persistent://public/default/t-other" in capsys.readouterr().err
+    assert tree(tmp_path / "new") == set()
 
 
 def test_a_kafka_topic_has_a_separate_export(source: Path, tmp_path: Path) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from ledgerfold.broker.metrics.server import CONNECTIONS_MAX, Metrics
+from ledgerfold.broker.metrics.server import CONNECTIONS_MAX, Metrics, end_connection
+from ledgerfold.broker.security.certificates import Certificates
 from tests.model.broker_lab import BrokerLab
+from tests.support.security_lab import Authority
 from tests.support.waiting import wait_until
 
 # Between a client that says nothing and its end; long enough to open all of them before.
@@ -75,6 +80,22 @@ def test_connections_are_limited_in_number_and_time(served: Served) -> None:
         each.close()
     wait_until(lambda: not threads(), "the end of all connections")
     assert "ledgerfold_streams 0" in served.scrape()
+
+
+def test_a_tls_connection_that_is_ended_writes_nothing_plain(tmp_path: Path) -> None:
+    """Its thread may be writing."""
+    authority = Authority(tmp_path)
+    pair = authority.sign("localhost")
+    context = Certificates(pair.certificate, pair.key).current().context
+    trusting = ssl.create_default_context(cafile=str(authority.file))
+    ours, theirs = socket.socketpair()
+    with ThreadPoolExecutor(1) as thread, ours, theirs:
+        connecting = thread.submit(trusting.wrap_socket, theirs, server_hostname="localhost")
+        with context.wrap_socket(ours, server_side=True) as served, connecting.result(10):
+            end_connection(served)
+            assert served.version() == "TLSv1.3"
+            with pytest.raises(OSError, match=r"EOF|pipe"):
+                served.sendall(b"plain")
 
 
 def test_a_slow_client_is_disconnected(served: Served) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -14,32 +13,9 @@ from ledgerfold.broker.pulsar.shared import Shared
 from tests.model.broker_lab import BrokerLab
 from tests.pulsar.recorded import CONNECT, producer
 from tests.support.held_executor import HeldExecutor
+from tests.support.recording_transport import Client
 
 SCHEMA = {"name": b"", "schema_data": b" " * 200_000 + b'"int"', "type": 4}
-
-
-class Client(asyncio.Transport):
-    """The broker's end of a connection whose client says what the test says."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.answers = asyncio.Queue[object]()
-        self.is_paused = False
-
-    def write(self, data: object) -> None:
-        self.answers.put_nowait(data)
-
-    def pause_reading(self) -> None:
-        self.is_paused = True
-
-    def resume_reading(self) -> None:
-        self.is_paused = False
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return ("127.0.0.1", 1)
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Does nothing."""
 
 
 @pytest.fixture

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import grpc
 import pytest
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1 import health_pb2
 
 from ledgerfold.broker.common.security_settings import SecuritySettings
 from ledgerfold.broker.rpc.guarded import GuardedMethod, need_of
 from ledgerfold.broker.rpc.stream import EOF
-from ledgerfold.broker.security.guard import Guard, Target, target_of
+from ledgerfold.broker.security.guard import Guard, Target, Use, target_of
 from ledgerfold.broker.security.needs import Need
-from ledgerfold.storage.errors import Moved
+from ledgerfold.broker.security.tokens import Caller
+from ledgerfold.storage.errors import LedgerfoldError, Moved
 from ledgerfold.v1 import admin_pb2, data_pb2, kafka_pb2
 from ledgerfold.v1.records_pb2 import Action
 from tests.model.broker_lab import BrokerLab
@@ -41,7 +43,10 @@ class GuardedLab:
     def __init__(self, tokens: Tokens) -> None:
         self.tokens, self.lab, self.now_ms = tokens, BrokerLab(), 0
         settings = SecuritySettings(
-            token_secret_key=str(tokens.file), superuser_roles=("admin",), refresh_check_s=1
+            token_secret_key=str(tokens.file),
+            superuser_roles=("admin",),
+            proxy_roles=("proxy",),
+            refresh_check_s=1,
         )
         namespaces = self.lab.broker.namespaces
         self.guard = Guard(settings, namespaces, lambda: self.now_ms)
@@ -224,6 +229,40 @@ def test_a_stream_of_responses_ends_with_the_token(guarded: GuardedLab) -> None:
     guarded.now_ms = 0
 
 
+def test_the_case_of_a_scheme_does_not_matter(guarded: GuardedLab) -> None:
+    method = METHODS["ledgerfold.v1.GetClockRequest"]
+    metadata = (("authorization", f"bEARER {guarded.tokens.of('nobody')}"),)
+    code = guarded.run(guarded._code(method, request_of(method, TOPIC), metadata))
+    assert code is grpc.StatusCode.OK
+
+
+def test_a_proxy_role_is_refused_over_grpc(guarded: GuardedLab) -> None:
+    guarded.grant("proxy", Action.ACTION_CONSUME)
+    assert guarded.code(METHODS["ledgerfold.v1.SubscribeRequest"], "proxy") is DENIED
+
+
+def test_a_revocation_lets_other_tasks_run(guarded: GuardedLab) -> None:
+    guarded.grant("leaving", Action.ACTION_CONSUME)
+    ended, target = list[LedgerfoldError](), Target.topic_named(TOPIC)
+
+    async def seen_meanwhile() -> set[int]:
+        seen = set[int]()
+        with ExitStack() as uses:
+            for _ in range(500):
+                use = Use(Caller("leaving"), Need.CONSUME, target, ended.append)
+                uses.enter_context(guarded.guard.use(use))
+            revoking = asyncio.ensure_future(
+                guarded.permissions.revoke(NAMESPACE, TOPIC, "leaving")
+            )
+            while not revoking.done():
+                await asyncio.sleep(0)
+                seen.add(len(ended))
+        return seen
+
+    assert len(guarded.run(seen_meanwhile())) > 5
+    assert len(ended) == 500
+
+
 def test_reflection_is_not_available(guarded: GuardedLab) -> None:
     call = guarded.served.channel.stream_stream(
         "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
@@ -247,6 +286,37 @@ def test_health_checks_need_no_token_but_watches_do(guarded: GuardedLab) -> None
         return await check.code(), await watch.code()
 
     assert guarded.run(codes()) == (grpc.StatusCode.OK, STRANGER)
+
+
+def test_a_watch_of_health_is_bounded(guarded: GuardedLab) -> None:
+    """It ends with its token, and keeps no long name."""
+    soon_s = 4_000_000_000
+
+    def watch(service: str) -> Any:
+        metadata = (("authorization", f"Bearer {guarded.tokens.of('nobody', exp=soon_s)}"),)
+        request = health_pb2.HealthCheckRequest(service=service).SerializeToString()
+        calling = guarded.served.channel.unary_stream("/grpc.health.v1.Health/Watch")
+        return calling(request, metadata=metadata)
+
+    async def opened() -> Any:
+        call = watch("")
+        assert await call.read() is not EOF
+        return call
+
+    def expire() -> None:
+        guarded.now_ms = soon_s * 1000
+        guarded.guard.check_expired()
+
+    guarded.now_ms = 0
+    code = _ends_with(guarded, guarded.run(opened()), expire)
+    guarded.now_ms = 0
+    assert code is grpc.StatusCode.ABORTED
+
+    async def refused() -> Any:
+        ended = await asyncio.wait_for(end_of(watch("x" * 100_000)), 10)
+        return None if ended is None else ended.code()
+
+    assert guarded.run(refused()) is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def _ends_with(guarded: GuardedLab, call: Any, cause: Callable[[], Any]) -> Any:

@@ -73,6 +73,13 @@ def test_every_route_has_a_permission() -> None:
         assert method in _POLICY_METHODS, (method, path)
 
 
+def test_a_schema_is_added_by_producers_and_deleted_by_admins() -> None:
+    """As in Pulsar: a deletion would be a way around the strategy of compatibility."""
+    schema = "/admin/v2/schemas/{tenant}/{namespace}/{topic}/schema"
+    assert RPCS["AdminService/PutSchema"] is ROUTES["POST", schema] is Need.PRODUCE
+    assert RPCS["AdminService/DeleteSchema"] is ROUTES["DELETE", schema] is Need.ADMIN
+
+
 def test_unauthenticated_clients_have_exactly_these_rights() -> None:
     tables = (RPCS, COMMANDS, ROUTES)
     free = {str(name) for table in tables for name, need in table.items() if need is Need.NOTHING}

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from ledgerfold.broker.security.tokens import (
     TOKEN_BYTES_MAX,
+    Caller,
     Key,
     TokenVerifier,
     new_pair,
@@ -45,9 +46,9 @@ def encoded(part: Any) -> str:
 
 
 def test_a_token_has_a_role_and_an_expiry() -> None:
-    assert VERIFIER.verify(new_token(SECRET, "billing")) == ("billing", None)
+    assert VERIFIER.verify(new_token(SECRET, "billing")) == Caller("billing", None)
     token = new_token(SECRET, "billing", {"exp": LATER_S})
-    assert VERIFIER.verify(token) == ("billing", LATER_S * 1000)
+    assert VERIFIER.verify(token) == Caller("billing", LATER_S * 1000)
 
 
 def test_an_expired_token() -> None:

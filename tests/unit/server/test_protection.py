@@ -65,6 +65,7 @@ def test_loopback_addresses_are_recognized(host: str, is_local: bool) -> None:
         (("--token-secret-key", "a", "--token-public-key", "b"), "not both"),
         (("--token-secret-key", "hmac.key"), "--superuser-roles"),
         (("--superuser-roles", "admin"), "nothing proves a role"),
+        (("--proxy-roles", "proxy"), "needs --superuser-roles"),
         (("--token-audience", "prod"), "needs --token-secret-key"),
         (("--token-secret-key", "data:;base64,YWJj", "--superuser-roles", "a"), "3 bytes"),
         (("--token-public-key", "hmac.key", "--superuser-roles", "a"), "Not a public key"),

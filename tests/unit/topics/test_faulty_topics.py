@@ -12,6 +12,7 @@ from ledgerfold.broker.faults.faults import Faults
 from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions, Delivery
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
+from ledgerfold.broker.topics.operations import terminate_topic
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.reader import Reader, ReaderOptions
 from ledgerfold.broker.topics.receipts import NOWHERE, Receipt
@@ -359,6 +360,26 @@ async def reader_of(lab: BrokerLab) -> Reader:
     reader = await topic.open_reader(BEGIN, ReaderOptions(name="c", subscription="r"))
     reader.add_permits(1000)
     return reader
+
+
+def test_a_termination_ends_no_delays(lab: BrokerLab, faults: Faults) -> None:
+    """A reader of a terminated topic still reads the rest."""
+    lab.publish([([Message(b"k", b"v")], False)] * 3)
+
+    async def scenario() -> None:
+        reader = await reader_of(lab)
+        reader.permits = 1
+        assert await reader.take()
+        faults.add(on_read(FAULT_KIND_DELAY, delay_ms=HOUR_MS))
+        await terminate_topic(lab.broker, TOPIC)
+        reader.add_permits(1)
+        waiting = asyncio.ensure_future(reader.take())
+        await turns()
+        assert not waiting.done()
+        await lab.broker.unload_topic(TOPIC)
+        await asyncio.wait_for(waiting, 10)
+
+    lab.run(scenario())
 
 
 def test_a_reader_gets_everything_before_damage(lab: BrokerLab, faults: Faults) -> None:

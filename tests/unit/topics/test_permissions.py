@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from ledgerfold.broker.topics.permissions import GRANTS_MAX
+from ledgerfold.broker.topics.permissions import GRANTS_MAX, Permissions
 from ledgerfold.storage.errors import InvalidRequest, LimitExceeded
-from ledgerfold.storage.records import GRANTS
+from ledgerfold.storage.records import GRANTS, decode
 from ledgerfold.v1.records_pb2 import Action, Policies
 from tests.model.broker_lab import BrokerLab
 
@@ -33,6 +34,17 @@ def granted(lab: BrokerLab, topic: str = "") -> dict[str, list[int]]:
     return {each.role: list(each.actions) for each in found}
 
 
+def told_by(permissions: Permissions) -> list[str]:
+    """Returns the list of the namespaces of which grants are removed from now on."""
+    told = list[str]()
+
+    async def tell(namespace: str) -> None:
+        told.append(namespace)
+
+    permissions.on_removed.add(tell)
+    return told
+
+
 def test_grants_survive_a_restart_and_need_a_feature(lab: BrokerLab) -> None:
     store = lab.broker.metadata.store()
     assert store is None or GRANTS not in store.features
@@ -52,9 +64,8 @@ def test_a_grant_replaces_and_a_revocation_removes(lab: BrokerLab) -> None:
     grant(lab, "a", CONSUME)
     grant(lab, "a", PRODUCE)
     assert granted(lab) == {"a": [PRODUCE]}
-    told: list[str] = []
     permissions = lab.broker.namespaces.permissions
-    permissions.on_removed.add(told.append)
+    told = told_by(permissions)
     lab.run(permissions.revoke(NAMESPACE, "", "a"))
     lab.run(permissions.revoke(NAMESPACE, "", "nobody"))
     assert granted(lab) == {}
@@ -63,8 +74,8 @@ def test_a_grant_replaces_and_a_revocation_removes(lab: BrokerLab) -> None:
 
 def test_open_streams_are_checked_only_after_a_removal(lab: BrokerLab) -> None:
     """A check looks at everything that is open: adding a permission must not cost that."""
-    namespaces, told = lab.broker.namespaces, list[str]()
-    namespaces.permissions.on_removed.add(told.append)
+    namespaces = lab.broker.namespaces
+    told = told_by(namespaces.permissions)
     grant(lab, "a", CONSUME)
     grant(lab, "a", CONSUME, PRODUCE)
     grant(lab, "a", PRODUCE, topic=TOPIC)
@@ -75,6 +86,35 @@ def test_open_streams_are_checked_only_after_a_removal(lab: BrokerLab) -> None:
     lab.run(namespaces.permissions.grant("public/short", "", "a", [CONSUME]))
     assert lab.run(namespaces.delete("public/short"))
     assert told == [NAMESPACE, "public/short"]
+
+
+def test_grants_are_decoded_once(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A revocation checks each of thousands of streams."""
+    decoded = list[bytes]()
+
+    def counted(kind: Any, at: bytes, value: bytes) -> Any:
+        decoded.append(at)
+        return decode(kind, at, value)
+
+    monkeypatch.setattr("ledgerfold.broker.topics.permissions.decode", counted)
+    permissions = lab.broker.namespaces.permissions
+
+    def may(role: str, topic: str = "") -> set[int]:
+        return {*permissions.actions(NAMESPACE, topic, role)}
+
+    assert may("a") == set()
+    grant(lab, "a", CONSUME)
+    grant(lab, "a", PRODUCE, topic=TOPIC)
+    for _ in range(3):
+        assert may("a") == may("a", f"{TOPIC}s") == {CONSUME}
+        assert may("a", f"{TOPIC}-partition-2") == {PRODUCE, CONSUME}
+        assert may("b") == set()
+    assert len(decoded) == 1
+    lab.run(permissions.revoke(NAMESPACE, "", "a"))
+    assert may("a", TOPIC) == {PRODUCE}
+    # Whoever writes the record, what is decoded is what is stored.
+    lab.broker.metadata.change(lambda batch: batch.delete_namespace(NAMESPACE))
+    assert may("a", TOPIC) == set()
 
 
 def test_policies_and_grants_of_a_namespace_are_independent(lab: BrokerLab) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from ledgerfold.broker.topics.locks import TopicLocks
 from ledgerfold.broker.topics.reset import reset
 from ledgerfold.storage.entry import EARLIEST
-from ledgerfold.storage.errors import DiskFailure, Moved, NotAllowed
+from ledgerfold.storage.errors import DiskFailure, Moved, NotAllowed, StorageError
 from ledgerfold.v1.records_pb2 import Policies, SchemaDefinition
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
@@ -88,9 +88,9 @@ def test_a_load_waits_for_a_reset(lab: BrokerLab, monkeypatch: pytest.MonkeyPatc
         unloading = lab.broker.unload_all
         has_begun = asyncio.Event()
 
-        async def unload_all() -> None:
+        async def unload_all() -> list[StorageError]:
             has_begun.set()
-            await unloading()
+            return await unloading()
 
         monkeypatch.setattr(lab.broker, "unload_all", unload_all)
         deleted = asyncio.create_task(reset(lab.broker))
@@ -102,6 +102,52 @@ def test_a_load_waits_for_a_reset(lab: BrokerLab, monkeypatch: pytest.MonkeyPatc
 
     assert lab.run(both()) == 4
     assert lab.broker.names.listed() == [TOPIC]
+
+
+def loaded(lab: BrokerLab) -> set[str]:
+    return {*lab.broker.topics, *lab.broker.kafka_topics}
+
+
+def failing_for(name: str, work: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """Returns `work` with an internal error for one topic."""
+
+    async def fails(topic: str, *arguments: Any, **more: Any) -> Any:
+        if topic == name:
+            raise ValueError(topic)
+        return await work(topic, *arguments, **more)
+
+    return fails
+
+
+def test_a_reset_fails_if_a_topic_cannot_be_unloaded(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reset is refused, and all topics are loaded again."""
+    fill(lab)
+    before, compaction = loaded(lab), lab.broker.compaction
+    with monkeypatch.context() as patched:
+        patched.setattr(compaction, "fence", failing_for(min(before), compaction.fence))
+        with pytest.raises(ValueError, match="persistent"):
+            lab.run(reset(lab.broker))
+    lab.settle()
+    assert loaded(lab) == before
+
+
+def test_other_topics_are_loaded_if_one_cannot_be(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(lab)
+    before = loaded(lab)
+
+    def full(*_: object) -> None:
+        raise DiskFailure("metadata", "A metadata write", OSError(28, "full"))
+
+    monkeypatch.setattr(lab.broker, "any_topic", failing_for(min(before), lab.broker.any_topic))
+    monkeypatch.setattr(lab.metadata, "change", full)
+    with pytest.raises(DiskFailure):
+        lab.run(reset(lab.broker))
+    lab.settle()
+    assert loaded(lab) == before - {min(before)}
 
 
 def test_a_failed_write_changes_nothing(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:

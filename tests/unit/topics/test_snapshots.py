@@ -362,6 +362,23 @@ def test_a_restore_empties_a_full_disk_with_the_reserve(
     assert lab.store.reserve.is_there
 
 
+def test_a_snapshot_fails_with_the_error_of_an_unclosed_ledger(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(lab)
+
+    def full(*_: object) -> None:
+        raise DiskFailure("metadata", "A metadata write", OSError(28, "full"))
+
+    with monkeypatch.context() as patched:
+        for name in ("write", "change"):
+            patched.setattr(lab.metadata, name, full)
+        with pytest.raises(DiskFailure, match="A metadata write"):
+            lab.run(snapshots(lab).save("s"))
+    lab.settle()
+    lab.run(snapshots(lab).save("s"))
+
+
 def test_topics_are_loaded_again(lab: BrokerLab) -> None:
     """Otherwise nothing would clean or trim those that no client uses."""
     fill(lab)

@@ -1,0 +1,28 @@
+"""Unloads many topics, some at once: each is unloaded, whatever happens to others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+from ledgerfold.storage.errors import StorageError
+
+
+async def unload_each(
+    names: Iterable[str], unload: Callable[[str], Awaitable[StorageError | None]], at_once: int
+) -> list[StorageError]:
+    """Unloads topics, and returns why some were not written completely.
+
+    Raises the first internal error, when all others are unloaded.
+    """
+    places = asyncio.Semaphore(at_once)
+
+    async def unloaded(name: str) -> StorageError | None:
+        async with places:
+            return await unload(name)
+
+    found = await asyncio.gather(*map(unloaded, names), return_exceptions=True)
+    for each in found:
+        if isinstance(each, BaseException) and not isinstance(each, StorageError):
+            raise each
+    return [each for each in found if isinstance(each, StorageError)]
