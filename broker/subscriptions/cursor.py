@@ -13,7 +13,8 @@ the previous entry:
    compacted data): it counts once everything up to `after` is acknowledged.
 
 Hence acknowledging everything delivered brings the backlog to 0, also on a compacted topic, while
-a consumer that acknowledged nothing may return without read-compacted and gets the raw log.
+a consumer that acknowledged nothing may return without read-compacted and gets the raw log: each
+reading begins with `begin_reading()`, which forgets the gaps of the reading before it.
 (Pulsar 4.0 leaves superseded entries in the backlog: apache/pulsar#23245.)
 
 Bounds, all harmless to delivery (at worst an entry is delivered again):
@@ -150,6 +151,11 @@ class Cursor:
         at = bisect_left(self._ends, position)
         return at < len(self._ends) and self._afters[at] < position
 
+    def begin_reading(self) -> None:
+        """Forgets the gaps that an earlier reading found: the next one may find entries there."""
+        self._gaps.clear()
+        self._trailing = None
+
     def note_gap(self, after: Position, before: Position) -> None:
         """Records that reading found no entry between `after` and `before`."""
         if before <= self._mark_delete:
@@ -200,8 +206,8 @@ class Cursor:
         """Moves to `mark_delete`, forwards or backwards, and forgets all other state."""
         self._mark_delete = mark_delete
         self.incarnation += 1
-        self._afters, self._ends, self._trailing = [], [], None
-        self._gaps.clear()
+        self._afters, self._ends = [], []
+        self.begin_reading()
 
     def _insert(self, after: Position, through: Position) -> bool:
         first = bisect_left(self._ends, after)

@@ -60,11 +60,14 @@ async def expire_all(topic: SubscriptionTopic, limit_ms: int) -> int:
 async def _expire(topic: SubscriptionTopic, subscription: Subscription, limit_ms: int) -> int:
     if not subscription.backlog_entries():
         return 0
-    now_ms = topic.clock.now_ms()
+    now_ms, incarnation = topic.clock.now_ms(), subscription.incarnation
     before_ms = now_ms - limit_ms
     passed = closed_before(topic.log.ledgers.records(), before_ms, subscription.mark_delete)
     through = await topic.log.search.last_published_before(before_ms, passed)
     subscription.expired_ms = now_ms
+    if subscription.incarnation != incarnation:
+        # A seek moved it, and the search began at its old position.
+        return 0
     expired = subscription.pass_over(through)
     subscription.entries_expired += expired
     if expired:

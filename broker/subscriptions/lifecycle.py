@@ -99,7 +99,7 @@ def load_subscription(topic: SubscriptionTopic, record: CursorRecord) -> Subscri
     """Restores a durable subscription. Does not add it to `topic.subscriptions`."""
     cursor = Cursor.from_record(record)
     subscription = _subscription_of(topic, record.subscription, cursor, record.created_ms)
-    subscription.is_recorded = True
+    subscription.recorded.is_recorded = True
     return subscription
 
 

@@ -43,6 +43,7 @@ class Reading:
     ) -> None:
         self._cursor, self._log, self._emulation = cursor, log, emulation
         self.route = Route(emulation, read_compacted=read_compacted)
+        cursor.begin_reading()
         mark_delete = cursor.mark_delete
         from_earliest = read_compacted and durable and mark_delete.entry_id < 0
         # The last position read; the gap of the next entry begins after it.
@@ -71,7 +72,7 @@ class Reading:
                 cursor.note_gap(last, position)
             last = position
             if position > redelivers_through and cursor.is_acknowledged(position):
-                # For the gap before it: after a restart only the entry itself is known to be
+                # For the gap before it: at first only the entry itself is known to be
                 # acknowledged.
                 cursor.acknowledge(position)
             else:

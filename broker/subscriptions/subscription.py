@@ -1,7 +1,7 @@
 """A subscription: a cursor on a topic's log, and the consumers that share it.
 
 The pump reads and pushes entries (delivery.py), the dispatcher assigns them (dispatcher.py), and
-the cursor writer makes the cursor durable (cursor_writer.py). All run on one event loop.
+the recorded cursor is made durable (recorded_cursor.py). All run on one event loop.
 
 Rules, as in Pulsar:
 
@@ -28,9 +28,10 @@ from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import OUTGOING_BYTES_MAX, Consumer, ConsumerOptions
 from ledgerfold.broker.subscriptions.cursor import Cursor
-from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS, CursorWriter, Persist
+from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS, Persist
 from ledgerfold.broker.subscriptions.delivery import Source
 from ledgerfold.broker.subscriptions.dispatcher import ConsumerState, SubscriptionType
+from ledgerfold.broker.subscriptions.recorded_cursor import RecordedCursor
 from ledgerfold.broker.subscriptions.session import ConsumerKind, Session, why_busy
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (
@@ -85,16 +86,9 @@ class Subscription:
         self.entries_expired = self.expired_ms = 0
         # The total of disconnected consumers.
         self.traffic_before = Traffic()
-        # Whether its record is on disk: False while it is being created.
-        self.is_recorded = False
-        # At or below the mark-delete on disk, whether or not a write in flight succeeds.
-        self._recorded_mark_delete = cursor.mark_delete
-        self._persist_record = persist
-        self._writer: CursorWriter | None = None
-        if persist is not None:
-            self._writer = CursorWriter(
-                self.record, self._persist, self.fail, delay_ms=persist_delay_ms, clock=clock
-            )
+        self.recorded = RecordedCursor(
+            cursor, self._to_record, persist, self.fail, delay_ms=persist_delay_ms, clock=clock
+        )
         self._session: Session | None = None
         self._closed: LedgerfoldError | None = None
         self._is_moving = False
@@ -106,7 +100,12 @@ class Subscription:
 
     @property
     def is_durable(self) -> bool:
-        return self._writer is not None
+        return self.recorded.is_durable
+
+    @property
+    def is_recorded(self) -> bool:
+        """Returns whether its record is on disk: False while it is being created."""
+        return self.recorded.is_recorded
 
     @property
     def type(self) -> SubscriptionType | None:
@@ -129,12 +128,9 @@ class Subscription:
     @property
     def durable_mark_delete(self) -> Position:
         """The position through which everything is durably acknowledged: trimming may delete it.
-
-        This is the last record written, or a lower one being written; never above `mark_delete`.
+        Never above `mark_delete`.
         """
-        if not self.is_durable:
-            return self.cursor.mark_delete
-        return min(self._recorded_mark_delete, self.cursor.mark_delete)
+        return self.recorded.durable_mark_delete
 
     @property
     def read_position(self) -> Position:
@@ -161,9 +157,6 @@ class Subscription:
     def is_abandoned(self) -> bool:
         """Returns whether it is non-durable and unused, and so to be removed from its topic."""
         return not (self.is_durable or self._session or self.is_kept or self._is_moving)
-
-    def record(self) -> CursorRecord:
-        return self.cursor.to_record(self.topic, self.name, self.created_ms)
 
     def backlog_entries(self, sums: LedgerSums | None = None) -> int:
         """Counts unacknowledged raw entries after the mark-delete.
@@ -253,7 +246,7 @@ class Subscription:
         if changes:
             self.cursor_changed(changes)
         if request_id:
-            self._answer_when_durable(consumer, request_id)
+            self.recorded.when_durable(lambda: consumer.answer_ack(request_id))
         session.pump.wake()
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
@@ -286,22 +279,20 @@ class Subscription:
 
     def cursor_changed(self, count: int = 1) -> None:
         """Schedules a write of the cursor."""
-        if self._writer is not None:
-            self._writer.changed(count)
+        self.recorded.changed(count)
 
     async def persist(self) -> None:
         """Returns when the current cursor is durable. Raises StorageError, or the closing error."""
         self._check_open()
-        if self._writer is not None:
-            self._writer.changed()
-            if not await self._writer.flush():
-                self._check_open()
+        if not await self.recorded.persist():
+            self._check_open()
 
     async def move(self, mark_delete: Position) -> None:
         """Seeks: the next entry delivered is the first after `mark_delete` (EARLIEST: all).
 
         Disconnects every consumer with Moved; they are refused until the cursor has moved durably.
-        Raises SubscriptionBusy during another move, StorageError, or the closing error.
+        Raises SubscriptionBusy during another move, StorageError, or the closing error: then the
+        cursor has not moved.
         """
         if self._is_moving:
             raise SubscriptionBusy(self.topic, self.name, "it is being moved; try again.")
@@ -311,9 +302,9 @@ class Subscription:
                 Moved(f"Subscription {self.name!r} of {self.topic} moved: connect again.")
             )
             self._check_open()
-            self.cursor.reset(mark_delete)
             self.is_kept = not self.is_durable
-            await self.persist()
+            if not await self.recorded.reset(mark_delete):
+                self._check_open()
         finally:
             self._is_moving = False
 
@@ -325,14 +316,14 @@ class Subscription:
         `keep_cursor` False: stops writing before a deletion. Raises StorageError.
         """
         self._closed = error or Moved(f"Topic {self.topic} was unloaded: connect again.")
-        if self._writer is not None and not keep_cursor:
-            await self._writer.stop()
+        if not keep_cursor:
+            await self.recorded.stop()
         await self._disconnect(self._closed)
-        if self._writer is not None and keep_cursor:
+        if keep_cursor:
             try:
-                await self._writer.flush()
+                await self.recorded.flush()
             finally:
-                await self._writer.stop()
+                await self.recorded.stop()
 
     def fail(self, error: Exception) -> None:
         """Ends all consumers with a read or persist error; they may reconnect."""
@@ -343,12 +334,8 @@ class Subscription:
 
     # Internals
 
-    async def _persist(self, record: CursorRecord) -> None:
-        assert self._persist_record is not None
-        written = Position(record.mark_delete.ledger_id, record.mark_delete.entry_id)
-        self._recorded_mark_delete = min(self._recorded_mark_delete, written)
-        await self._persist_record(record)
-        self._recorded_mark_delete, self.is_recorded = written, True
+    def _to_record(self, cursor: Cursor) -> CursorRecord:
+        return cursor.to_record(self.topic, self.name, self.created_ms)
 
     def _session_of(self, consumer: Consumer) -> Session | None:
         """Returns the consumer's session; None if it is disconnected."""
@@ -391,9 +378,3 @@ class Subscription:
             raise InvalidRequest(f"A {session.type} subscription cannot acknowledge cumulatively.")
         if len(positions) != 1:
             raise InvalidRequest(f"{len(positions)} positions to acknowledge cumulatively, not 1.")
-
-    def _answer_when_durable(self, consumer: Consumer, request_id: int) -> None:
-        if self._writer is None:
-            consumer.answer_ack(request_id)
-        else:
-            self._writer.when_durable(lambda: consumer.answer_ack(request_id))

@@ -83,7 +83,6 @@ class SimExecutor(ThreadPoolExecutor):
         if self._running >= JOBS_MAX:
             # It waits for a place as in the real pool; it becomes a job when there is one.
             waiting = Job(0, process, call)
-            waiting.submitted_s = jobs.now_s()
             self._queue.append((waiting, call))
             return waiting.future
         job = jobs.submit(process, call)
@@ -99,7 +98,7 @@ class SimExecutor(ThreadPoolExecutor):
         if self._queue:
             waiting, call = self._queue.popleft()
             job = self._sim_jobs.submit(waiting.process, call)
-            job.future, job.submitted_s = waiting.future, waiting.submitted_s
+            job.future = waiting.future
             self._begin(job)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

@@ -61,7 +61,6 @@ class Job:
 
     def __init__(self, number: int, process: Process | None, call: Callable[[], Any]) -> None:
         self.number, self.process, self.call = number, process, call
-        self.submitted_s = 0.0
         self.future: Future[Any] = Future()
         self.outcome: tuple[Any, BaseException | None] | None = None
         self.wakes_at_s = 0.0
@@ -119,7 +118,6 @@ class Jobs:
     def submit(self, process: Process | None, call: Callable[[], Any]) -> Job:
         self._last += 1
         job = Job(self._last, process, call)
-        job.submitted_s = self._loop.time()
         self._jobs.append(job)
         return job
 
@@ -203,11 +201,6 @@ class Jobs:
         if process.crash_at == operation and not process.is_dead:
             process.is_dead = True
             raise Crash(process.name)
-
-    @property
-    def submitted_s(self) -> float:
-        """The submission time of the running job; now, in the loop's thread."""
-        return self._loop.time() if self._current is None else self._current.submitted_s
 
     @property
     def in_job(self) -> bool:

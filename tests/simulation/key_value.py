@@ -32,8 +32,8 @@ class PairStore(MemoryKeyValue):
         self.doubtful: tuple[Pairs, tuple[bytes, ...]] | None = None
         # The request time of the current, or last, write.
         self.asked_s = 0.0
-        # The time at which it was passed to a thread: later changes are not in it.
-        self.decided_s = 0.0
+        # For each ledger that was to be deleted, when that was decided: its write may wait.
+        self.decided_s: dict[int, float] = {}
         # All writes that took effect, in order.
         self.history: list[tuple[dict[bytes, bytes], tuple[bytes, ...]]] = []
 
@@ -95,7 +95,6 @@ class SimKeyValue:
             )
             raise self._failure
         self._store.doubtful, self._store.asked_s = None, asked_s
-        self._store.decided_s = self._jobs.submitted_s
         self._on_write(puts, deletes, self._store)
         self._store.write(puts, deletes)
         if kind:

@@ -15,7 +15,7 @@ from ledgerfold.broker.rpc import subscribe as subscribe_rpc
 from ledgerfold.broker.rpc.admin import admin_calls
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.entry import Position
-from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.errors import DiskFailure, LedgerfoldError
 from ledgerfold.v1 import admin_pb2, data_pb2
 from tests.simulation.connections import call
 from tests.simulation.readers import start_at
@@ -96,8 +96,19 @@ async def seek(world: World, topic: str, name: str, position: Position) -> None:
     moves.append(move)
     move.may_find(sub)
 
+    moves_before = sub.moves
+
     async def serve(broker: Broker) -> None:
-        answer = await subscribe_rpc.seek(broker, request)
+        loaded = broker.topics.get(topic)
+        found = loaded.subscriptions.get(name) if loaded is not None else None
+        incarnation = found.incarnation if found is not None else 0
+        try:
+            answer = await subscribe_rpc.seek(broker, request)
+        except DiskFailure:
+            is_only = sub.moves == moves_before and sub.is_moving == 1
+            if found is not None and is_only and found.incarnation != incarnation:
+                oracle.fail(f"the seek of {name} to {position} failed, and has moved it")
+            raise
         # The topic may have been deleted and recreated meanwhile.
         life = oracle.topics.get(topic)
         record = life.cursors.get(name) if life is not None else None

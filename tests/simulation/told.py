@@ -40,10 +40,10 @@ class Told:
         note: Callable[[str], None],
         now_ms: Callable[[], int] = lambda: 0,
         asked_ms: Callable[[], int] = lambda: 0,
-        decided_ms: Callable[[], int] = lambda: 0,
+        decided_ms: Callable[[int], int] = lambda ledger_id: 0,
     ) -> None:
         """`asked_ms`: when the write of effective metadata was requested; `decided_ms`: when it was
-        handed to a thread, where it may wait.
+        decided that a ledger is deleted, before that.
         """
         self.now_ms, self.asked_ms, self.decided_ms = now_ms, asked_ms, decided_ms
         self._disk, self._pairs, self._ledgers, self.note = disk, pairs, ledgers, note

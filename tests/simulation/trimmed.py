@@ -81,7 +81,8 @@ class TrimmedChecks(Told):
         known = [self.ledger(each) for each in topic.record.ledger_ids]
         records = [each for each in known if each is not None]
         # A subscription requested or moved back after the choice starts with the rest.
-        needed = self.needed_from(topic, record.compaction_cursor, self.decided_ms())
+        decided_ms = min(map(self.decided_ms, gone))
+        needed = self.needed_from(topic, record.compaction_cursor, decided_ms)
         free = unneeded(records, needed)
         for limits in topic.limits:
             may_go = let_go(free, limits, self.asked_ms())
@@ -106,9 +107,10 @@ class TrimmedChecks(Told):
         """
         begun_ms, known = topic.begun_ms, topic.cursors.items()
         cursors = [each for name, each in known if begun_ms.get(name, 0) < before_ms]
-        # If all are this young, one of the same millisecond was the last: without any, none may be
-        # trimmed.
-        cursors = cursors or list(topic.cursors.values())
+        if not (cursors or has_cursor):
+            # All are this young, so one of the same millisecond was the last: without any, none may
+            # be trimmed.
+            cursors = list(topic.cursors.values())
         passed = [_passed(topic, each, before_ms) for each in cursors]
         record = topic.record
         if has_cursor:
@@ -132,7 +134,8 @@ class TrimmedChecks(Told):
             sub = topic.subscriptions.get(name)
             seeks = topic.seeks.get(name, [])
             begun_ms = max([topic.begun_ms.get(name, 0), *(each.time_ms for each in seeks)])
-            if sub is None or sub.is_moving or begun_ms >= self.decided_ms():
+            decided_ms = min(self.decided_ms(each.ledger_id) for each in places)
+            if sub is None or sub.is_moving or begun_ms >= decided_ms:
                 continue
             upto = topic.horizon if sub.has_compacted and topic.horizon is not None else EARLIEST
             for position in places:

@@ -18,7 +18,7 @@ from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import DiskFailure, LedgerfoldError
 from ledgerfold.storage.ledger import LedgerStore, StoreSettings
-from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation
 from tests.simulation.compactor import SimCompactor
@@ -33,6 +33,16 @@ from tests.simulation.moments import CALLED, Moments
 from tests.simulation.oracle import Oracle
 
 START_MS = 1_700_000_000_000
+
+
+class _Ledgers(LedgerStore):
+    """Tells when a deletion is decided."""
+
+    on_deleting: Callable[[int], None]
+
+    def mark_deleting(self, ledger_id: int, batch: MetadataBatch) -> None:
+        self.on_deleting(ledger_id)
+        super().mark_deleting(ledger_id, batch)
 
 
 class SimClock:
@@ -85,7 +95,7 @@ class World:
             self.note,
             self.clock.now_ms,
             lambda: START_MS + int(self.pairs.asked_s * 1000),
-            lambda: START_MS + int(self.pairs.decided_s * 1000),
+            lambda ledger_id: START_MS + int(self.pairs.decided_s[ledger_id] * 1000),
         )
         self.settings = BrokerSettings(
             data_dir=DATA,
@@ -182,13 +192,14 @@ class World:
             self.moments.reach,
         )
         metadata = MetadataStore(pairs)
-        store = LedgerStore(
+        store = _Ledgers(
             DATA,
             metadata,
             files=SimFiles(self.disk, process, self._called),
             settings=self.settings.store,
             clock_ms=self.clock.now_ms,
         )
+        store.on_deleting = lambda each: self.pairs.decided_s.update({each: self.loop.time()})
         boot = self._boots
         report = store.recover(is_same_boot=self._recovered_boot == boot)
         self._recovered_boot = boot

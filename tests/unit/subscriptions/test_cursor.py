@@ -105,6 +105,18 @@ def test_the_gap_at_the_end_counts_when_everything_before_it_is_acknowledged(ear
     assert shape(cursor) == "1:8"
 
 
+def test_a_reading_forgets_the_gaps_of_the_one_before() -> None:
+    """The next consumer may get entries that the last one's view did not contain."""
+    cursor = Cursor(at("1:-1"))
+    cursor.note_gap(at("1:-1"), at("1:4"))
+    cursor.pass_over(at("1:4"), at("1:8"))
+    cursor.begin_reading()
+    cursor.acknowledge(at("1:4"))
+    assert shape(cursor) == "1:-1 (1:3..1:4]"
+    cursor.acknowledge_cumulative(at("1:4"))
+    assert shape(cursor) == "1:4"
+
+
 def test_a_cumulative_acknowledgement_before_the_first_entry_of_a_ledger() -> None:
     """It acknowledges the entry read before, and never leaves entry id -1 in the mark-delete."""
     cursor = Cursor(at("1:-1"))

@@ -32,6 +32,7 @@ from tests.support.subscription_lab import (
     at,
     receive,
     run,
+    settled,
     subscribed,
     text,
 )
@@ -80,10 +81,8 @@ def test_a_seek_during_a_deletion_is_not_confirmed() -> None:
         written = len(topic.written)
         first = asyncio.create_task(subscription.persist())
         await topic.writing.wait()
-        before = subscription.incarnation
         seek = asyncio.create_task(seek_subscription(topic, "s", FROM_EARLIEST))
-        while subscription.incarnation == before:  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0)
+        await settled(topic)
         deletion = asyncio.create_task(delete_subscription(topic, "s", force=True))
         await asyncio.sleep(0)
         topic.may_write.set()
@@ -91,6 +90,30 @@ def test_a_seek_during_a_deletion_is_not_confirmed() -> None:
             await seek
         await asyncio.gather(first, deletion)
         assert len(topic.written) == written + 1
+
+    run(test)
+
+
+@pytest.mark.parametrize("target", [0, 4])
+def test_a_seek_that_cannot_be_written_has_no_effect(target: int) -> None:
+    """Acknowledgements remain, and are written when there is room."""
+
+    async def test(topic: MemoryTopic) -> None:
+        positions = topic.log.publish("a=1", "b=1", "c=1", "d=1", "e=1")
+        consumer = await subscribed(topic, EXCLUSIVE)
+        received = await receive(consumer, 5)
+        await acknowledge(topic, consumer, [*received[:2], received[3]])
+        subscription = topic.subscriptions["s"]
+        incarnation, cursor = subscription.incarnation, str(topic.written[-1])
+        topic.error = DiskFailure("metadata", "write", OSError(28, "No space left on device"))
+        with pytest.raises(DiskFailure):
+            await seek_subscription(topic, "s", at(positions[target], inclusive=False))
+        assert subscription.incarnation == incarnation
+        assert text(await receive(await subscribed(topic, EXCLUSIVE), 2)) == "c=1 e=1"
+        topic.error = None
+        await subscription.persist()
+        assert str(topic.written[-1]) == cursor
+        assert subscription.durable_mark_delete == positions[1]
 
     run(test)
 

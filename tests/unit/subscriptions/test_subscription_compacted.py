@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ledgerfold.broker.subscriptions.consumer import ConsumerOptions
+from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import (
     create_subscription,
@@ -14,6 +14,8 @@ from ledgerfold.v1.data_pb2 import StartPosition
 from tests.support.subscription_lab import (
     COMPACTED,
     EXCLUSIVE,
+    FAILOVER,
+    SHARED,
     MemoryTopic,
     acknowledge,
     backlog,
@@ -23,6 +25,8 @@ from tests.support.subscription_lab import (
     subscribed,
     text,
 )
+
+COMPACTED_FAILOVER = ConsumerOptions(SubscriptionType.FAILOVER, read_compacted=True)
 
 
 async def compacted_topic(topic: MemoryTopic) -> None:
@@ -46,6 +50,83 @@ def test_a_raw_consumer_reads_the_whole_log_after_a_compacted_one() -> None:
         topic.subscriptions["s"].detach(compacted)
         raw = await subscribed(topic, EXCLUSIVE)
         assert len(await receive(raw, 20)) == 20
+
+    run(test)
+
+
+async def read_compacted_before(topic: MemoryTopic, options: ConsumerOptions) -> Consumer:
+    """a and b, each twice, and a tombstone: a consumer reads the view, and acknowledges nothing."""
+    positions = topic.log.publish("a=1", "a=2", "b=1", "b=2", "c=")
+    topic.log.compact(positions[1], positions[3])
+    consumer = await subscribed(topic, options)
+    await receive(consumer, 2)
+    await quiet(topic, consumer)
+    return consumer
+
+
+@pytest.mark.parametrize("raw_options", [EXCLUSIVE, FAILOVER, SHARED])
+@pytest.mark.parametrize("cumulative", [True, False])
+def test_a_raw_consumer_after_a_compacted_one_acknowledges_only_what_it_names(
+    raw_options: ConsumerOptions, cumulative: bool
+) -> None:
+    """Not the superseded entries and tombstones that the view of the last consumer left out."""
+    cumulative = cumulative and raw_options.type.is_ordered
+
+    async def test(topic: MemoryTopic) -> None:
+        compacted = await read_compacted_before(topic, COMPACTED)
+        subscription = topic.subscriptions["s"]
+        subscription.detach(compacted)
+        raw = await subscribed(topic, raw_options)
+        received = await receive(raw, 5)
+        subscription.acknowledge(raw, [received[3].position], cumulative=cumulative)
+        assert backlog(topic) == (1 if cumulative else 4)
+        subscription.detach(raw)
+        again = await subscribed(topic, EXCLUSIVE)
+        expected = "c=" if cumulative else "a=1 a=2 b=1 c="
+        assert text(await receive(again, backlog(topic))) == expected
+
+    run(test)
+
+
+def test_a_raw_consumer_takes_over_from_a_compacted_one() -> None:
+    """Of a Failover subscription, one consumer is read-compacted, and the other is not."""
+
+    async def test(topic: MemoryTopic) -> None:
+        compacted = await read_compacted_before(topic, COMPACTED_FAILOVER)
+        raw = await subscribed(topic, FAILOVER)
+        subscription = topic.subscriptions["s"]
+        subscription.detach(compacted)
+        subscription.acknowledge(raw, [(await receive(raw, 5))[1].position])
+        assert backlog(topic) == 4
+
+    run(test)
+
+
+@pytest.mark.parametrize("how", ["redelivery", "reconnect", "restart"])
+def test_a_compacted_consumer_that_reads_again_passes_the_same_gaps(how: str) -> None:
+    """Acknowledgements from before and after count, also of entries it has not read again."""
+
+    async def test(topic: MemoryTopic) -> None:
+        await compacted_topic(topic)
+        consumer = await subscribed(topic, COMPACTED)
+        received = await receive(consumer, 9)
+        await quiet(topic, consumer)
+        subscription = topic.subscriptions["s"]
+        await acknowledge(topic, consumer, received[4:])
+        if how == "redelivery":
+            subscription.redeliver(consumer, ())
+            subscription.acknowledge(consumer, [received[3].position])
+            rest = await receive(consumer, 3)
+        else:
+            if how == "restart":
+                subscription = await topic.restart()
+            else:
+                subscription.detach(consumer)
+            consumer = await subscribed(topic, COMPACTED)
+            rest = await receive(consumer, 4)
+        await quiet(topic, consumer)
+        subscription.acknowledge(consumer, [each.position for each in rest])
+        assert backlog(topic) == 0
 
     run(test)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -18,7 +19,7 @@ from ledgerfold.broker.subscriptions.cursor_operations import (
     skip_messages,
 )
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
-from ledgerfold.broker.subscriptions.lifecycle import create_subscription
+from ledgerfold.broker.subscriptions.lifecycle import create_subscription, seek_subscription
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import InvalidRequest, NothingExpired
@@ -82,6 +83,25 @@ def test_expiry_is_durable(lab: BrokerLab) -> None:
     assert lab.run(expire_all(lab.topic, 1_000)) == 1
     (stored,) = lab.metadata.cursors(TOPIC)
     assert stored.mark_delete.entry_id == 0
+
+
+@pytest.mark.parametrize(
+    ("to", "remaining"), [(StartPosition(earliest=True), 4), (StartPosition(latest=True), 0)]
+)
+def test_a_seek_during_the_search_wins(lab: BrokerLab, to: StartPosition, remaining: int) -> None:
+    """What the cursor had passed before the seek is not passed again."""
+    subscription, topic = subscribe(lab), lab.topic
+    positions = publish(lab, 4)
+    subscription.pass_over(positions[1])
+
+    async def body() -> int:
+        expiring = asyncio.create_task(expire_all(topic, MINUTE_MS))
+        await asyncio.sleep(0)
+        await seek_subscription(topic, "s", to)
+        return await expiring
+
+    assert lab.run(body()) == 0
+    assert backlog(subscription) == remaining
 
 
 def test_a_closed_ledger_expires_by_its_close_time() -> None:

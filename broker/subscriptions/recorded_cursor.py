@@ -1,0 +1,111 @@
+"""A cursor and its record on disk.
+
+Acknowledgements change the cursor at once, and are written soon (cursor_writer.py). A seek is
+written first: until its record is durable, the cursor stays where it is. If the write fails, the
+seek has no effect, and the next write has the cursor as it is. If the broker dies before that, the
+failed write may be found on disk: then the seek has succeeded after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ledgerfold.broker.common.clock import Clock
+from ledgerfold.broker.subscriptions.cursor import Cursor
+from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS, CursorWriter, Persist
+from ledgerfold.storage.entry import Position
+from ledgerfold.v1.records_pb2 import CursorRecord
+
+
+class RecordedCursor:
+    """The cursor of one subscription. `persist` None: not durable, so it has no record.
+
+    `on_error`: as of CursorWriter.
+    """
+
+    def __init__(
+        self,
+        cursor: Cursor,
+        to_record: Callable[[Cursor], CursorRecord],
+        persist: Persist | None,
+        on_error: Callable[[Exception], None],
+        *,
+        delay_ms: int = DELAY_MS,
+        clock: Clock | None = None,
+    ) -> None:
+        self._cursor, self._to_record = cursor, to_record
+        # Whether its record is on disk: False while it is being created.
+        self.is_recorded = False
+        # At or below the mark-delete on disk, whether or not a write in flight succeeds.
+        self._recorded_mark_delete = cursor.mark_delete
+        # The cursor after the seek that is being written.
+        self._target: Cursor | None = None
+        self._persist = persist
+        self._writer: CursorWriter | None = None
+        if persist is not None:
+            self._writer = CursorWriter(
+                self._record, self._write, on_error, delay_ms=delay_ms, clock=clock
+            )
+
+    @property
+    def is_durable(self) -> bool:
+        return self._writer is not None
+
+    @property
+    def durable_mark_delete(self) -> Position:
+        """The position through which everything is durably acknowledged.
+
+        This is the last record written, or a lower one that is being written or waits for that;
+        never above the cursor's mark-delete.
+        """
+        if not self.is_durable:
+            return self._cursor.mark_delete
+        target = self._target or self._cursor
+        return min(self._recorded_mark_delete, self._cursor.mark_delete, target.mark_delete)
+
+    def changed(self, count: int = 1) -> None:
+        """Schedules a write."""
+        if self._writer is not None:
+            self._writer.changed(count)
+
+    def when_durable(self, answer: Callable[[], None]) -> None:
+        """Calls `answer` once all changes so far are durable."""
+        if self._writer is None:
+            answer()
+        else:
+            self._writer.when_durable(answer)
+
+    async def persist(self) -> bool:
+        """Writes the cursor. Raises StorageError. Returns False if stop() was called before."""
+        self.changed()
+        return await self.flush()
+
+    async def flush(self) -> bool:
+        """Writes the cursor if it has changed; otherwise as persist()."""
+        return self._writer is None or await self._writer.flush()
+
+    async def reset(self, mark_delete: Position) -> bool:
+        """Moves the cursor durably; otherwise as persist(). One call at a time."""
+        self._target = Cursor(mark_delete, incarnation=self._cursor.incarnation + 1)
+        try:
+            is_written = await self.persist()
+        finally:
+            self._target = None
+        if is_written:
+            self._cursor.reset(mark_delete)
+        return is_written
+
+    async def stop(self) -> None:
+        """Stops all writing."""
+        if self._writer is not None:
+            await self._writer.stop()
+
+    def _record(self) -> CursorRecord:
+        return self._to_record(self._target or self._cursor)
+
+    async def _write(self, record: CursorRecord) -> None:
+        assert self._persist is not None
+        written = Position(record.mark_delete.ledger_id, record.mark_delete.entry_id)
+        self._recorded_mark_delete = min(self._recorded_mark_delete, written)
+        await self._persist(record)
+        self._recorded_mark_delete, self.is_recorded = written, True
