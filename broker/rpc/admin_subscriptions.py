@@ -124,8 +124,7 @@ class SubscriptionHandlers:
             skipped = await compaction_cursor.skip(topic, request.entries)
         else:
             subscription = existing_subscription(topic, request.subscription)
-            skipped = cursor_operations.skip_messages(topic, subscription, request.entries)
-            await subscription.persist()
+            skipped = await cursor_operations.skip_messages(topic, subscription, request.entries)
         return admin_pb2.SkipMessagesResponse(entries=skipped)
 
     @runs_to_completion
@@ -137,9 +136,7 @@ class SubscriptionHandlers:
             if request.subscription == COMPACTION_CURSOR:
                 return await compaction_cursor.clear(topic)
             subscription = existing_subscription(topic, request.subscription)
-            skipped = cursor_operations.clear_backlog(topic, subscription)
-            await subscription.persist()
-            return skipped
+            return await cursor_operations.clear_backlog(topic, subscription)
 
         skipped = await on_each(self._names(request.topic), clear)
         return admin_pb2.ClearBacklogResponse(entries=sum(skipped))

@@ -202,6 +202,13 @@ class Cursor:
         self._advance()
         return True
 
+    def passed_over(self, through: Position) -> Cursor:
+        """Returns a copy that has acknowledged `through` and all before it."""
+        cursor = Cursor(self._mark_delete, incarnation=self.incarnation)
+        cursor._afters, cursor._ends = self._afters[:], self._ends[:]
+        cursor.acknowledge_cumulative(through)
+        return cursor
+
     def reset(self, mark_delete: Position) -> None:
         """Moves to `mark_delete`, forwards or backwards, and forgets all other state."""
         self._mark_delete = mark_delete

@@ -65,13 +65,15 @@ async def _expire(topic: SubscriptionTopic, subscription: Subscription, limit_ms
     passed = closed_before(topic.log.ledgers.records(), before_ms, subscription.mark_delete)
     through = await topic.log.search.last_published_before(before_ms, passed)
     subscription.expired_ms = now_ms
-    if subscription.incarnation != incarnation:
-        # A seek moved it, and the search began at its old position.
+    if subscription.is_closed:
         return 0
-    expired = subscription.pass_over(through)
+
+    def find() -> Position:
+        # If a seek moved it: the search began at its old position.
+        return through if subscription.incarnation == incarnation else EARLIEST
+
+    expired = await subscription.pass_over_durably(find)
     subscription.entries_expired += expired
-    if expired:
-        await subscription.persist()
     return expired
 
 
@@ -88,20 +90,23 @@ def closed_before(records: Sequence[LedgerRecord], time_ms: int, after: Position
     return after
 
 
-def skip_messages(topic: SubscriptionTopic, subscription: Subscription, entries: int) -> int:
-    """Passes up to `entries` entries of the backlog and returns how many.
+async def skip_messages(topic: SubscriptionTopic, subscription: Subscription, entries: int) -> int:
+    """Passes up to `entries` entries of the backlog, durably, and returns how many.
 
-    Counts entries, not messages in batches: as in Pulsar, whose option counts "messages".
+    Counts entries, not messages in batches: as in Pulsar, whose option counts "messages". Raises
+    InvalidRequest, StorageError.
     """
     if entries < 1:
         raise InvalidRequest(f"Cannot skip {entries} entries; minimum: 1.")
     cursor = subscription.cursor
-    return subscription.pass_over(nth_after(topic.log, cursor.mark_delete, cursor.ranges, entries))
+    return await subscription.pass_over_durably(
+        lambda: nth_after(topic.log, cursor.mark_delete, cursor.ranges, entries)
+    )
 
 
-def clear_backlog(topic: SubscriptionTopic, subscription: Subscription) -> int:
-    """Passes the whole backlog; returns its number of entries."""
-    return subscription.pass_over(topic.log.positions.last())
+async def clear_backlog(topic: SubscriptionTopic, subscription: Subscription) -> int:
+    """Passes the whole backlog, durably; returns its number of entries. Raises StorageError."""
+    return await subscription.pass_over_durably(topic.log.positions.last)
 
 
 def nth_after(

@@ -1,9 +1,9 @@
 """A cursor and its record on disk.
 
-Acknowledgements change the cursor at once, and are written soon (cursor_writer.py). A seek is
-written first: until its record is durable, the cursor stays where it is. If the write fails, the
-seek has no effect, and the next write has the cursor as it is. If the broker dies before that, the
-failed write may be found on disk: then the seek has succeeded after all.
+Acknowledgements change the cursor at once, and are written soon (cursor_writer.py). Seeks and
+passing over are written first: until the record is durable, the cursor stays where it is. If the
+write fails, they have no effect, and the next write has the cursor as it is. If the broker dies
+before that, the failed write may be found on disk: then they have succeeded after all.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ class RecordedCursor:
         self.is_recorded = False
         # At or below the mark-delete on disk, whether or not a write in flight succeeds.
         self._recorded_mark_delete = cursor.mark_delete
-        # The cursor after the seek that is being written.
+        # While they are being written: the cursor after a seek; up to where it passes over.
         self._target: Cursor | None = None
+        self._through: Position | None = None
         self._persist = persist
         self._writer: CursorWriter | None = None
         if persist is not None:
@@ -93,7 +94,19 @@ class RecordedCursor:
             self._target = None
         if is_written:
             self._cursor.reset(mark_delete)
+            # It was found for the cursor before the seek.
+            self._through = None
         return is_written
+
+    async def pass_over(self, through: Position) -> bool:
+        """Writes the cursor as if it had acknowledged `through` and all before it, which the caller
+        does then; otherwise as persist(). One call at a time.
+        """
+        self._through = through
+        try:
+            return await self.persist()
+        finally:
+            self._through = None
 
     async def stop(self) -> None:
         """Stops all writing."""
@@ -101,7 +114,10 @@ class RecordedCursor:
             await self._writer.stop()
 
     def _record(self) -> CursorRecord:
-        return self._to_record(self._target or self._cursor)
+        cursor = self._target or self._cursor
+        if self._target is None and self._through is not None:
+            cursor = cursor.passed_over(self._through)
+        return self._to_record(cursor)
 
     async def _write(self, record: CursorRecord) -> None:
         assert self._persist is not None

@@ -17,6 +17,7 @@ Rules, as in Pulsar:
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
@@ -92,6 +93,7 @@ class Subscription:
         self._session: Session | None = None
         self._closed: LedgerfoldError | None = None
         self._is_moving = False
+        self._passing = asyncio.Lock()
         # Not durable, but kept: a seek disconnected its consumers, which will reconnect.
         self.is_kept = False
         self._last_number = 0
@@ -276,6 +278,21 @@ class Subscription:
             self._session.pump.wake()
         self.cursor_changed()
         return before - self.backlog_entries()
+
+    async def pass_over_durably(self, find: Callable[[], Position]) -> int:
+        """Passes over what `find` returns, once that is durable; otherwise as pass_over().
+
+        Raises StorageError, or the closing error: then it has passed nothing.
+        """
+        async with self._passing:
+            self._check_open()
+            incarnation, through = self.incarnation, find()
+            if through <= self.mark_delete:
+                return 0
+            if not await self.recorded.pass_over(through):
+                self._check_open()
+            # A seek during the write is later.
+            return self.pass_over(through) if self.incarnation == incarnation else 0
 
     def cursor_changed(self, count: int = 1) -> None:
         """Schedules a write of the cursor."""

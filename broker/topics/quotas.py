@@ -128,9 +128,9 @@ async def _evict(topic: QuotaTopic, target_bytes: float) -> int:
             break
         slowest = min(behind, key=lambda each: each.mark_delete)
         share = (size_bytes - target_bytes) / size_bytes
-        skipped = skip_messages(topic, slowest, max(1, int(share * slowest.backlog_entries())))
+        entries_max = max(1, int(share * slowest.backlog_entries()))
+        skipped = await skip_messages(topic, slowest, entries_max)
         if not skipped:
             break
         entries += skipped
-        await slowest.persist()
     return entries

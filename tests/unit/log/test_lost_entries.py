@@ -9,7 +9,6 @@ import pytest
 
 from ledgerfold.broker.subscriptions.cursor_operations import nth_after, skip_messages
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription, seek_subscription
-from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.ledger import StoreSettings
 from ledgerfold.v1.data_pb2 import StartPosition
@@ -118,12 +117,8 @@ def test_skipping_counts_entries_that_exist(lab: BrokerLab) -> None:
     for count, expected in enumerate(positions, 1):
         assert nth_after(log, Position(1, -1), [], count) == expected
     subscription = lab.topic.subscriptions["s"]
-    assert skip_messages_of(lab.topic, 4) == 4
+    assert lab.run(skip_messages(lab.topic, subscription, 4)) == 4
     assert subscription.cursor.mark_delete == Position(1, 5)
-
-
-def skip_messages_of(topic: Topic, count: int) -> int:
-    return skip_messages(topic, topic.subscriptions["s"], count)
 
 
 def test_a_seek_into_a_gap_continues_after_it(lab: BrokerLab) -> None:

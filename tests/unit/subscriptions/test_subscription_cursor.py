@@ -257,6 +257,31 @@ def test_a_backward_seek_protects_its_entries_before_it_is_durable() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("seek_is_first", [True, False])
+def test_a_seek_overrides_what_is_passed_during_its_write(seek_is_first: bool) -> None:
+    """On disk as in memory, whichever begins first."""
+
+    async def test(topic: MemoryTopic) -> None:
+        positions = topic.log.publish("a=1", "b=1", "c=1")
+        await subscribed(topic, EXCLUSIVE)
+        subscription = topic.subscriptions["s"]
+        topic.may_write.clear()
+        topic.writing.clear()
+        works = [subscription.move(positions[0]), subscription.pass_over_durably(lambda: target)]
+        target = positions[1]
+        tasks = []
+        for work in works if seek_is_first else reversed(works):
+            tasks.append(asyncio.create_task(work))
+            await topic.writing.wait()
+            await settled(topic)
+        topic.may_write.set()
+        await asyncio.gather(*tasks)
+        assert subscription.mark_delete == subscription.durable_mark_delete == positions[0]
+        assert topic.written[-1].mark_delete.entry_id == positions[0].entry_id
+
+    run(test)
+
+
 def test_concurrent_moves_of_a_subscription_are_refused() -> None:
     """A second seek during the write of the first is rejected."""
 

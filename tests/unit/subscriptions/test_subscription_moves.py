@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 import pytest
 
 from ledgerfold.broker.stats.subscription import describe
 from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
-from ledgerfold.broker.subscriptions.cursor import Range
+from ledgerfold.broker.subscriptions.cursor import Cursor, Range
 from ledgerfold.broker.subscriptions.cursor_operations import (
     clear_backlog,
     closed_before,
@@ -22,9 +23,15 @@ from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription, seek_subscription
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.storage.errors import InvalidRequest, NothingExpired
+from ledgerfold.storage.errors import DiskFailure, InvalidRequest, NothingExpired
 from ledgerfold.v1.data_pb2 import StartPosition
-from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN, LedgerRecord, Policies
+from ledgerfold.v1.records_pb2 import (
+    LEDGER_STATE_CLOSED,
+    LEDGER_STATE_OPEN,
+    CursorRecord,
+    LedgerRecord,
+    Policies,
+)
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
 from tests.support.subscription_lab import receive
@@ -199,7 +206,7 @@ def test_consumers_stay_connected_and_get_later_messages(
         consumer = subscription.attach(ConsumerOptions(type_))
         subscription.add_permits(consumer, 2)
         assert len(await receive(consumer, 2)) == 2
-        assert clear_backlog(topic, subscription) == 3
+        assert await clear_backlog(topic, subscription) == 3
         subscription.redeliver(consumer, [])
         subscription.add_permits(consumer, 10)
         later = await lab.publishing([([Message(b"b", b"1")], False)])
@@ -212,17 +219,50 @@ def test_consumers_stay_connected_and_get_later_messages(
 # Skip and clear-backlog
 
 
+@pytest.mark.parametrize("how", ["skip", "clear", "expire"])
+def test_messages_are_not_passed_if_that_cannot_be_written(lab: BrokerLab, how: str) -> None:
+    """A client that tries again does not skip twice. Acknowledgements meanwhile count."""
+    subscription, topic = subscribe(lab), lab.topic
+    positions = publish(lab, 5)
+    lab.advance(MINUTE_MS)
+    persist, is_full = topic.persist_cursor, True
+
+    async def write(record: CursorRecord) -> None:
+        if is_full:
+            raise DiskFailure("metadata", "write", OSError(28, "No space left on device"))
+        await persist(record)
+
+    subscription.recorded._persist = write
+
+    def passing() -> Coroutine[Any, Any, int]:
+        if how == "skip":
+            return skip_messages(topic, subscription, 2)
+        return clear_backlog(topic, subscription) if how == "clear" else expire_all(topic, 1_000)
+
+    async def passing_twice() -> list[int]:
+        return list(await asyncio.gather(passing(), passing()))
+
+    with pytest.raises(DiskFailure):
+        lab.run(passing())
+    assert (backlog(subscription), subscription.mark_delete) == (5, EARLIEST)
+    subscription.cursor.acknowledge(positions[1])
+    is_full = False
+    assert lab.run(passing_twice()) == ([2, 2] if how == "skip" else [4, 0])
+    (stored,) = lab.metadata.cursors(TOPIC)
+    assert Cursor.from_record(stored).mark_delete == subscription.mark_delete == positions[-1]
+
+
 def test_skip_counts_the_entries_of_the_backlog(lab: BrokerLab) -> None:
     """As many as there are, at most; and it is durable."""
     subscription = subscribe(lab)
     positions = publish(lab, 9)
-    assert skip_messages(lab.topic, subscription, 7) == 7
+    assert lab.run(skip_messages(lab.topic, subscription, 7)) == 7
     assert subscription.mark_delete == positions[6]
-    assert skip_messages(lab.topic, subscription, 7) == 2
+    assert lab.run(skip_messages(lab.topic, subscription, 7)) == 2
     assert (subscription.mark_delete, backlog(subscription)) == (positions[-1], 0)
-    assert skip_messages(lab.topic, subscription, 7) == 0
+    assert lab.run(skip_messages(lab.topic, subscription, 7)) == 0
     with pytest.raises(InvalidRequest):
-        skip_messages(lab.topic, subscription, 0)
+        lab.run(skip_messages(lab.topic, subscription, 0))
 
 
 def test_acknowledged_messages_are_not_counted(lab: BrokerLab) -> None:

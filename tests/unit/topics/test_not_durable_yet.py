@@ -8,10 +8,11 @@ import errno
 import pytest
 
 from ledgerfold.broker.subscriptions.consumer import ConsumerOptions
-from ledgerfold.broker.subscriptions.cursor_operations import skip_messages
+from ledgerfold.broker.subscriptions.cursor_operations import nth_after
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription, delete_subscription
 from ledgerfold.broker.topics import trimming as trimming_module
+from ledgerfold.storage.entry import EARLIEST
 from ledgerfold.storage.errors import CompactionFailed, DiskFailure
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_RUNNING
@@ -140,7 +141,7 @@ def test_a_skip_before_the_cursor_is_durable_protects_entries() -> None:
         creating = asyncio.ensure_future(create_subscription(topic, "s", earliest))
         await held.has_work()
         before = len(topic.log.ledgers.ids)
-        assert skip_messages(topic, topic.subscriptions["s"], 1) == 1
+        assert topic.subscriptions["s"].pass_over(nth_after(topic.log, EARLIEST, (), 1)) == 1
         trimming = asyncio.ensure_future(trimming_module.trim(topic))
         for _ in range(10):
             await asyncio.sleep(0)

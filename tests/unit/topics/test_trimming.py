@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ledgerfold.broker.subscriptions.cursor_operations import skip_messages
+from ledgerfold.broker.subscriptions.cursor_operations import nth_after
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.deduplication import Deduplication
@@ -71,7 +71,7 @@ def test_a_cursor_that_cannot_be_written_protects_only_its_own_ledgers(
     topic = lab.topic
 
     async def acknowledge_next() -> None:
-        skip_messages(topic, subscription, 1)
+        subscription.pass_over(nth_after(topic.log, subscription.mark_delete, (), 1))
 
     lab.run(acknowledge_next())
     lab.run(subscription.persist())
