@@ -89,7 +89,7 @@ def test_a_raw_consumer_after_a_compacted_one_acknowledges_only_what_it_names(
 
 
 def test_a_raw_consumer_takes_over_from_a_compacted_one() -> None:
-    """Of a Failover subscription, one consumer is read-compacted, and the other is not."""
+    """One consumer of a Failover subscription is read-compacted, and the other is not."""
 
     async def test(topic: MemoryTopic) -> None:
         compacted = await read_compacted_before(topic, COMPACTED_FAILOVER)

@@ -96,7 +96,7 @@ def test_expiry_is_durable(lab: BrokerLab) -> None:
     ("to", "remaining"), [(StartPosition(earliest=True), 4), (StartPosition(latest=True), 0)]
 )
 def test_a_seek_during_the_search_wins(lab: BrokerLab, to: StartPosition, remaining: int) -> None:
-    """What the cursor had passed before the seek is not passed again."""
+    """The expiry does not pass again what the cursor had passed before the seek."""
     subscription, topic = subscribe(lab), lab.topic
     positions = publish(lab, 4)
     subscription.pass_over(positions[1])
