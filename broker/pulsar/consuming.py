@@ -79,6 +79,7 @@ class Consuming:
             raise Unavailable("The consumer is being connected; try again.")
         if known is not None and not known.is_detached:
             # The client reconnects it, and has not noticed the end of the connection.
+            known.raise_epoch(opening)
             self._succeed(opening.request_id)
             return
         mark = self._opening[opening.consumer_id] = object()
@@ -115,6 +116,7 @@ class Consuming:
         if isinstance(subscription, Subscription):
             self._sought.pop(subscription, None)
         attached.permitted_by(self._link)
+        attached.raise_epoch(opening)
         self._succeed(opening.request_id)
         attached.start()
 
@@ -218,6 +220,7 @@ class Consuming:
         asked = request.redeliver
         attached = self._consumers.get(asked.consumer_id)
         if attached is not None:
+            attached.raise_epoch(asked)
             attached.subscription.redeliver(attached.consumer, _positions(asked.message_ids))
 
     async def acknowledge(self, request: BaseCommand) -> None:

@@ -1,0 +1,98 @@
+"""Consumers of one connection, without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ledgerfold.v1 import pulsar_pb2
+from ledgerfold.v1.pulsar_pb2 import BaseCommand
+from tests.model.broker_lab import TOPIC, BrokerLab
+from tests.model.log_model import Message
+from tests.pulsar.recorded import flow, subscribe
+from tests.support.pulsar_lab import ConsumerLab
+
+EXCLUSIVE, SHARED, FAILOVER, KEY_SHARED = range(4)
+
+
+@pytest.fixture
+def lab() -> Iterator[BrokerLab]:
+    lab = BrokerLab()
+    yield lab
+    lab.stop()
+
+
+def opening(type_: int = EXCLUSIVE, **options: object) -> BaseCommand:
+    command = subscribe(TOPIC, initial_position=1, **options)
+    command.subscribe.sub_type = type_
+    return command
+
+
+def redeliver(epoch: int) -> BaseCommand:
+    asked = pulsar_pb2.CommandRedeliver(consumer_id=1, consumer_epoch=epoch)
+    return BaseCommand(type=pulsar_pb2.REDELIVER_UNACKNOWLEDGED_MESSAGES, redeliver=asked)
+
+
+def epochs(commands: list[BaseCommand]) -> list[int]:
+    """Returns the epochs of messages; -1: without one."""
+    assert all(each.type == pulsar_pb2.MESSAGE for each in commands)
+    return [
+        each.message.consumer_epoch if each.message.HasField("consumer_epoch") else -1
+        for each in commands
+    ]
+
+
+@pytest.mark.parametrize("type_", [EXCLUSIVE, FAILOVER])
+def test_messages_in_flight_keep_their_epoch(lab: BrokerLab, type_: int) -> None:
+    """A client that requests a redelivery drops them."""
+    half = [Message(b"a", b"%d" % n) for n in range(500)]
+    lab.publish([(half, True), (half, True)])
+
+    async def redeliver_between() -> None:
+        client = ConsumerLab(lab)
+        await client.consuming.open(opening(type_, consumer_epoch=3))
+        await client.commands(1)
+        await client.consuming.flow(flow(3000))
+        if type_ == FAILOVER:
+            await client.commands(1)
+        assert epochs(await client.commands(1)) == [3]
+        await client.consuming.redeliver(redeliver(4))
+        assert epochs(await client.commands(3)) == [3, 4, 4]
+        await client.consuming.redeliver(redeliver(2))
+        assert epochs(await client.commands(2)) == [4, 4]
+        client.lose()
+
+    lab.run(redeliver_between())
+
+
+def test_a_reconnected_consumer_keeps_its_epoch(lab: BrokerLab) -> None:
+    lab.publish([([Message(b"a", b"1")], False)])
+
+    async def reconnect() -> None:
+        client = ConsumerLab(lab)
+        for epoch in (0, 7):
+            await client.consuming.open(opening(consumer_epoch=epoch))
+            await client.commands(1)
+        await client.consuming.flow(flow(10))
+        assert epochs(await client.commands(1)) == [7]
+        client.lose()
+
+    lab.run(reconnect())
+
+
+@pytest.mark.parametrize("type_", [SHARED, KEY_SHARED])
+def test_consumers_that_share_have_no_epoch(lab: BrokerLab, type_: int) -> None:
+    lab.publish([([Message(b"a", b"1")], False)])
+
+    async def share() -> None:
+        client = ConsumerLab(lab)
+        await client.consuming.open(opening(type_, consumer_epoch=1))
+        await client.commands(1)
+        await client.consuming.flow(flow(10))
+        assert epochs(await client.commands(1)) == [-1]
+        await client.consuming.redeliver(redeliver(2))
+        assert epochs(await client.commands(1)) == [-1]
+        client.lose()
+
+    lab.run(share())
