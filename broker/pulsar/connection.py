@@ -20,7 +20,7 @@ from typing import cast
 from ledgerfold.broker.common.request_rates import host_of
 from ledgerfold.broker.pulsar.authentication import Authentication
 from ledgerfold.broker.pulsar.consuming import Consuming
-from ledgerfold.broker.pulsar.errors import number_of
+from ledgerfold.broker.pulsar.errors import error_answer
 from ledgerfold.broker.pulsar.frames import Frame, Splitter, command, encode, parse
 from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.pulsar.lookups import Lookups, refused_lookup, refused_partitions
@@ -196,7 +196,7 @@ class Connection(asyncio.Protocol):
     def _refuse(self, error: LedgerfoldError) -> None:
         """Sends the error, and closes the connection."""
         _log.warning("The connection of %s is closed: %s", self._link.address, error)
-        self._link.send(_error(_NO_REQUEST, error))
+        self._link.send(error_answer(_NO_REQUEST, error))
         self._link.close()
 
     async def _handle(self, frame: Frame, size_bytes: int) -> None:
@@ -246,7 +246,7 @@ class Connection(asyncio.Protocol):
             await handler(request)
         except LedgerfoldError as error:
             request_id = getattr(request, field).request_id
-            self._link.send(_REFUSALS.get(field, _error)(request_id, error))
+            self._link.send(_REFUSALS.get(field, error_answer)(request_id, error))
 
     def _connect(self, request: BaseCommand) -> None:
         if request.type != pulsar_pb2.CONNECT or not request.HasField("connect"):
@@ -353,10 +353,3 @@ _REFUSALS: dict[str, Callable[[int, LedgerfoldError], BaseCommand]] = {
 def _check_field(request: BaseCommand, field: str) -> None:
     if not request.HasField(field):
         raise InvalidRequest(f"The command {request.type} has no {field}.")
-
-
-def _error(request_id: int, error: LedgerfoldError) -> BaseCommand:
-    refused = pulsar_pb2.CommandError(
-        request_id=request_id, error=number_of(error), message=str(error)
-    )
-    return command(pulsar_pb2.ERROR, error=refused)

@@ -16,6 +16,7 @@ from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.pulsar.batch_acks import BatchAcks
 from ledgerfold.broker.pulsar.consumer_options import options_of, start_at, start_of
 from ledgerfold.broker.pulsar.delivery import AnySubscription, AttachedConsumer
+from ledgerfold.broker.pulsar.errors import error_answer
 from ledgerfold.broker.pulsar.frames import command, message_id
 from ledgerfold.broker.pulsar.from_native import bits_of
 from ledgerfold.broker.pulsar.link import Link
@@ -154,7 +155,7 @@ class Consuming:
             remove_abandoned(topic, subscription)
 
     async def unsubscribe(self, request: BaseCommand) -> None:
-        """Deletes the subscription. Raises SubscriptionBusy, StorageError."""
+        """Deletes the subscription. Raises SubscriptionBusy; answers other errors itself."""
         asked = request.unsubscribe
         attached = self._connected(asked.consumer_id)
         subscription = attached.subscription
@@ -168,6 +169,12 @@ class Consuming:
             else:
                 deleting = delete_subscription(attached.topic, subscription.name, force=True)
                 await run_to_completion(deleting)
+        except LedgerfoldError as error:
+            # The subscription remains, without this consumer. NOTE: the Java client reconnects it
+            # only if the error has arrived before.
+            self._link.send(error_answer(asked.request_id, error))
+            attached.tell_closed()
+            return
         finally:
             self._consumers.pop(asked.consumer_id, None)
             await self._detach(attached)

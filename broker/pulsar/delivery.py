@@ -123,6 +123,11 @@ class AttachedConsumer:
             end = pulsar_pb2.CommandReachedEndOfTopic(consumer_id=self.id)
             self._link.send(command(pulsar_pb2.REACHED_END_OF_TOPIC, reached_end_of_topic=end))
 
+    def tell_closed(self) -> None:
+        """Closes the consumer at its client, which reconnects it."""
+        closing = pulsar_pb2.CommandCloseConsumer(consumer_id=self.id, request_id=REQUEST_OF_SERVER)
+        self._link.send(command(pulsar_pb2.CLOSE_CONSUMER, close_consumer=closing))
+
     def detach(self) -> None:
         """Disconnects it from its subscription. Idempotent."""
         if self.is_detached:
@@ -152,10 +157,7 @@ class AttachedConsumer:
             is_leaving = self.is_leaving
             self.detach()
         if not is_leaving:
-            closing = pulsar_pb2.CommandCloseConsumer(
-                consumer_id=self.id, request_id=REQUEST_OF_SERVER
-            )
-            self._link.send(command(pulsar_pb2.CLOSE_CONSUMER, close_consumer=closing))
+            self.tell_closed()
 
     async def _send(self, output: Output) -> None:
         if output.active is not None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand
 from tests.model.broker_lab import TOPIC, BrokerLab
@@ -96,3 +98,29 @@ def test_consumers_that_share_have_no_epoch(lab: BrokerLab, type_: int) -> None:
         client.lose()
 
     lab.run(share())
+
+
+def test_a_failed_unsubscribe_closes_the_consumer(lab: BrokerLab) -> None:
+    """Its client, which the error tells that it is subscribed, reconnects it."""
+    topic: Any = lab.topic
+
+    async def full(*_: object) -> None:
+        raise DiskFailure("/d", "write", OSError(28, "No space left on device"))
+
+    async def unsubscribe() -> None:
+        client = ConsumerLab(lab)
+        asked = pulsar_pb2.CommandUnsubscribe(consumer_id=1, request_id=7)
+        await client.consuming.open(opening())
+        await client.commands(1)
+        topic.delete_cursor = full
+        await client.consuming.unsubscribe(
+            BaseCommand(type=pulsar_pb2.UNSUBSCRIBE, unsubscribe=asked)
+        )
+        refused, closed = await client.commands(2)
+        assert (refused.error.request_id, refused.error.error) == (7, pulsar_pb2.PERSISTENCE_ERROR)
+        assert closed.close_consumer.consumer_id == 1
+        await client.consuming.open(opening())
+        assert (await client.commands(1))[0].type == pulsar_pb2.SUCCESS
+        client.lose()
+
+    lab.run(unsubscribe())
