@@ -44,6 +44,7 @@ from ledgerfold.storage.errors import (
 )
 from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1 import pulsar_pb2
+from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandAck, CommandSubscribe, MessageIdData
 
 _CUMULATIVE = 1
@@ -151,8 +152,7 @@ class Consuming:
         """Removes a reader's subscription that a seek has kept for it."""
         topic = self._sought.pop(subscription, None)
         if topic is not None:
-            subscription.is_kept = False
-            remove_abandoned(topic, subscription)
+            _drop(topic, subscription)
 
     async def unsubscribe(self, request: BaseCommand) -> None:
         """Deletes the subscription. Raises SubscriptionBusy; answers other errors itself."""
@@ -279,11 +279,19 @@ class Consuming:
         topic, subscription = attached.stored
         if not subscription.is_durable:
             self._sought[subscription] = topic
-        await run_to_completion(seek_subscription(topic, subscription.name, start))
+        await run_to_completion(self._move(topic, subscription, start))
         self._acks.pop(subscription, None)
         if attached.delivering is not None:
             await asyncio.wait((attached.delivering,))
         self._succeed(asked.request_id)
+
+    async def _move(self, topic: Topic, subscription: Subscription, start: StartPosition) -> None:
+        try:
+            await seek_subscription(topic, subscription.name, start)
+        finally:
+            if subscription not in self._sought:
+                # Its reader was closed, or its connection lost, while the move kept it.
+                _drop(topic, subscription)
 
     async def last_message_id(self, request: BaseCommand) -> None:
         asked = request.get_last_message_id
@@ -323,6 +331,11 @@ class Consuming:
             answer.msg_backlog = subscription.backlog_entries()
         type_ = pulsar_pb2.CONSUMER_STATS_RESPONSE
         self._link.send(command(type_, consumer_stats_response=answer))
+
+
+def _drop(topic: Topic, subscription: Subscription) -> None:
+    subscription.is_kept = False
+    remove_abandoned(topic, subscription)
 
 
 def _positions(ids: Sequence[MessageIdData]) -> list[Position]:

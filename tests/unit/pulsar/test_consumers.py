@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -124,3 +125,39 @@ def test_a_failed_unsubscribe_closes_the_consumer(lab: BrokerLab) -> None:
         client.lose()
 
     lab.run(unsubscribe())
+
+
+def seek() -> BaseCommand:
+    to_earliest = {"ledger_id": -1, "entry_id": -1}
+    asked = pulsar_pb2.CommandSeek(consumer_id=1, request_id=8, message_id=to_earliest)
+    return BaseCommand(type=pulsar_pb2.SEEK, seek=asked)
+
+
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "closed"])
+def test_a_reader_that_leaves_during_its_seek(lab: BrokerLab, is_lost: bool) -> None:
+    """The subscription that the seek keeps for it ends, too."""
+    subscriptions = lab.topic.subscriptions
+
+    async def leave() -> None:
+        client = ConsumerLab(lab)
+        await client.consuming.open(opening(durable=False))
+        (subscription,) = subscriptions.values()
+        seeking = client.link.spawn(client.consuming.seek(seek()))
+        # Its steps: a task, the search, and the end of the consumers.
+        for _ in range(10):
+            await asyncio.sleep(0)
+            if not subscription.consumers:
+                break
+        assert not subscription.consumers
+        assert not seeking.done()
+        if is_lost:
+            client.lose()
+        else:
+            closing = pulsar_pb2.CommandCloseConsumer(consumer_id=1, request_id=9)
+            await client.consuming.close(
+                BaseCommand(type=pulsar_pb2.CLOSE_CONSUMER, close_consumer=closing)
+            )
+
+    lab.run(leave())
+    lab.settle()
+    assert not subscriptions
