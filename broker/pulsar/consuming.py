@@ -280,7 +280,6 @@ class Consuming:
         if not subscription.is_durable:
             self._sought[subscription] = topic
         await run_to_completion(self._move(topic, subscription, start))
-        self._acks.pop(subscription, None)
         if attached.delivering is not None:
             await asyncio.wait((attached.delivering,))
         self._succeed(asked.request_id)

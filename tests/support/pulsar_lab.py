@@ -36,7 +36,8 @@ class ConsumerLab:
     def __init__(self, lab: BrokerLab, acks: AllBatchAcks | None = None) -> None:
         self.transport = MemoryTransport()
         self.link = Link(lab.broker, self.transport)
-        self.consuming = Consuming(self.link, AllBatchAcks() if acks is None else acks)
+        self.acks = AllBatchAcks() if acks is None else acks
+        self.consuming = Consuming(self.link, self.acks)
 
     async def commands(self, count: int) -> list[BaseCommand]:
         """Waits for the next `count` commands."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from ledgerfold.storage.errors import DiskFailure
+from ledgerfold.storage.errors import DiskFailure, SubscriptionBusy
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand
 from tests.model.broker_lab import TOPIC, BrokerLab
@@ -161,3 +162,35 @@ def test_a_reader_that_leaves_during_its_seek(lab: BrokerLab, is_lost: bool) -> 
     lab.run(leave())
     lab.settle()
     assert not subscriptions
+
+
+def test_consumers_share_acknowledgements_after_a_seek(lab: BrokerLab) -> None:
+    """Also one that connects before the seek is answered."""
+    (position,) = lab.publish([([Message(b"a", b"1"), Message(b"a", b"2")], True)])
+    subscriptions = lab.topic.subscriptions
+
+    def acknowledge(left: int) -> BaseCommand:
+        at = {"ledger_id": position[0], "entry_id": position[1], "ack_set": [left]}
+        ack = pulsar_pb2.CommandAck(consumer_id=1, ack_type=0, message_id=[at])
+        return BaseCommand(type=pulsar_pb2.ACK, ack=ack)
+
+    async def share() -> None:
+        first = ConsumerLab(lab)
+        second, third = (ConsumerLab(lab, first.acks) for _ in range(2))
+        await first.consuming.open(opening(SHARED))
+        seeking = first.link.spawn(first.consuming.seek(seek()))
+        await asyncio.sleep(0)
+        while not second.transport.commands():
+            await asyncio.sleep(0)
+            with suppress(SubscriptionBusy):
+                await second.consuming.open(opening(SHARED))
+        assert not seeking.done()
+        await seeking
+        await third.consuming.open(opening(SHARED))
+        await second.consuming.acknowledge(acknowledge(0b01))
+        await third.consuming.acknowledge(acknowledge(0b10))
+        assert subscriptions["s"].backlog_entries() == 0
+        for client in (first, second, third):
+            client.lose()
+
+    lab.run(share())
