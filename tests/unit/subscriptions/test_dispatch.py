@@ -71,6 +71,20 @@ def test_queue_space_is_used_like_permits() -> None:
     assert given_out(dispatcher, candidates([2, 3])) == {"c": [2]}
 
 
+def test_shared_prefers_the_lowest_priority_number_that_has_permits() -> None:
+    dispatcher = SharedDispatcher()
+    low, high = consumer("low", 1, priority=5), consumer("high", 2, permits=2)
+    for each in (low, high, consumer("also", 3, permits=2), consumer("last", 4, priority=9)):
+        dispatcher.add(each)
+    given = {"low": [4, 5], "high": [0, 2], "also": [1, 3], "last": []}
+    assert given_out(dispatcher, candidates(range(6))) == given
+    high.permits += 1
+    given = {"low": [7], "high": [6], "also": [], "last": []}
+    assert given_out(dispatcher, candidates(range(6, 8))) == given
+    dispatcher.remove(high, frozenset())
+    assert replayed(dispatcher) == ["low:0*1", "low:2*1", "low:6*1"]
+
+
 def test_failover_selects_the_lowest_priority_number_then_the_first_consumer() -> None:
     """A consumer with a lower number takes over at once; of equals the first stays."""
     dispatcher = SingleActiveDispatcher()
