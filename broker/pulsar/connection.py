@@ -145,6 +145,13 @@ class Connection(asyncio.Protocol):
         """The size of the received bytes that are not handled yet."""
         return self._held_bytes
 
+    @property
+    def is_held_back(self) -> bool:
+        """Returns whether the broker does not read what the client sends, although the client reads
+        what the broker sends.
+        """
+        return self._is_paused and self._link.is_writable
+
     def look_for_ends(self) -> None:
         self._consuming.look_for_ends()
 
@@ -191,6 +198,7 @@ class Connection(asyncio.Protocol):
         self._count_held()
         if self._is_paused and self._frames_bytes <= READ_AHEAD_BYTES:
             self._is_paused = False
+            self.heard_s = self._shared.now_s()
             self._transport.resume_reading()
 
     def _refuse(self, error: LedgerfoldError) -> None:

@@ -21,7 +21,10 @@ from ledgerfold.storage.errors import Overloaded
 
 
 class Member(Protocol):
-    """A connection. `began_s`, `heard_s`: when it began, and when its last byte arrived."""
+    """A connection.
+
+    `began_s`: when it began. `heard_s`: when its last byte arrived, or reading was resumed.
+    """
 
     began_s: float
     heard_s: float
@@ -34,6 +37,11 @@ class Member(Protocol):
     @property
     def held_bytes(self) -> int:
         """The size of the received bytes that are not handled yet."""
+        ...
+
+    @property
+    def is_held_back(self) -> bool:
+        """True while its silence is the broker's doing, which does not read from it."""
         ...
 
     def look_for_ends(self) -> None: ...
