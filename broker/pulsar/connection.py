@@ -45,6 +45,8 @@ SLICE_S = 0.002
 # The limit of a frame before CONNECT, when the client is unknown.
 FIRST_FRAME_BYTES_MAX = 64 * 1024
 PROTOCOL_VERSION = 20
+# Pulsar's connectionLivenessCheckTimeoutMillis.
+ALIVE_S = 5.0
 # The time until a refused connection is closed, as in Pulsar.
 _NO_REQUEST = 2**64 - 1
 _PONG = encode(command(pulsar_pb2.PONG, pong=pulsar_pb2.CommandPong()))
@@ -66,6 +68,7 @@ class Connection(asyncio.Protocol):
         # as counted for all connections.
         self._frames_bytes = self._waiting_bytes = self._held_bytes = 0
         self._arrived, self._answered = asyncio.Event(), asyncio.Event()
+        self._heard, self._lost = asyncio.Event(), asyncio.Event()
         self._is_paused = self.is_connected = False
         self.began_s = self.heard_s = shared.now_s()
         self._authentication: Authentication | None = None
@@ -79,7 +82,7 @@ class Connection(asyncio.Protocol):
         if shared.guard is not None:
             self._authentication = Authentication(shared.guard, link, self._transport, self._refuse)
         self._producing = Producing(link, shared.producers)
-        self._consuming = Consuming(link, shared.batch_acks)
+        self._consuming = Consuming(link, shared.batch_acks, shared.end_silent)
         self._watching = Watching(link, shared.topic_lists)
         self._at_once, self._as_tasks = self._handlers(
             Lookups(
@@ -93,6 +96,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard_s = self._shared.now_s()
+        self._heard.set()
         try:
             frames = self._splitter.feed(data)
         except InvalidRequest as error:
@@ -130,6 +134,7 @@ class Connection(asyncio.Protocol):
         self._shared.held_bytes -= self._held_bytes
         self._frames.clear()
         self._link.closed(self._end)
+        self._lost.set()
 
     def _end(self) -> None:
         self._producing.closed()
@@ -158,6 +163,26 @@ class Connection(asyncio.Protocol):
     def ping(self) -> None:
         if self.is_connected:
             self._link.write(_PING)
+
+    @property
+    def address(self) -> str:
+        return self._link.address
+
+    async def end_silent(self) -> bool:
+        """Pings the client, and closes the connection if it is silent for ALIVE_S; returns whether
+        it was.
+        """
+        self._heard.clear()
+        self.ping()
+        try:
+            await asyncio.wait_for(self._heard.wait(), ALIVE_S)
+        except TimeoutError:
+            if self.is_held_back:
+                return False
+            self.abort(f"it was silent for {ALIVE_S:.0f} s, and another consumer waits for its end")
+            await self._lost.wait()
+            return True
+        return False
 
     def close(self) -> None:
         """Closes the connection once everything written was sent."""

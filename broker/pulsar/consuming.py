@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from weakref import WeakKeyDictionary
 
@@ -23,6 +23,7 @@ from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS, known_topic
 from ledgerfold.broker.pulsar.schemas import check_consumer, takes_any
 from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
+from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import (
     connect_consumer,
     delete_subscription,
@@ -60,10 +61,12 @@ AllBatchAcks = WeakKeyDictionary[AnySubscription, BatchAcks]
 
 
 class Consuming:
-    """The consumers of one connection."""
+    """The consumers of one connection. `end_silent`: closes that of another address, if silent."""
 
-    def __init__(self, link: Link, acks: AllBatchAcks) -> None:
-        self._link, self._acks = link, acks
+    def __init__(
+        self, link: Link, acks: AllBatchAcks, end_silent: Callable[[str], Awaitable[bool]]
+    ) -> None:
+        self._link, self._acks, self._end_silent = link, acks, end_silent
         self._consumers: dict[int, AttachedConsumer] = {}
         # Subscriptions of readers, kept for the consumers that a seek has disconnected.
         self._sought: dict[Subscription, Topic] = {}
@@ -99,7 +102,12 @@ class Consuming:
         await check_consumer(self._link, topic, opening)
         with ExitStack() as resources:
             resources.enter_context(broker.outgoing.stream())
-            subscription, consumer = await self._attach(topic, opening, options)
+            try:
+                subscription, consumer = await self._attach(topic, opening, options)
+            except SubscriptionBusy:
+                if not await self._end_holder(topic, opening.subscription, options):
+                    raise
+                subscription, consumer = await self._attach(topic, opening, options)
             attached = AttachedConsumer(
                 opening.consumer_id,
                 self._link,
@@ -131,6 +139,15 @@ class Consuming:
         now_ms = self._link.broker.clock_ms()
         name, start = opening.subscription, start_of(opening, now_ms)
         return await connect_consumer(topic, name, start, options, created_ms=now_ms)
+
+    async def _end_holder(self, topic: PulsarTopic, name: str, options: ConsumerOptions) -> bool:
+        """Ends the consumer of an Exclusive subscription if its client is gone."""
+        held = topic.subscriptions.get(name)
+        exclusive = SubscriptionType.EXCLUSIVE
+        if held is None or not (held.type is options.type is exclusive) or not held.consumers:
+            return False
+        address = held.consumers[0].peer.address
+        return address != self._link.address and await self._end_silent(address)
 
     def _acks_of(self, subscription: AnySubscription) -> BatchAcks:
         acks, incarnation = self._acks.get(subscription), subscription.incarnation

@@ -8,6 +8,7 @@ from typing import Any
 from ledgerfold.broker.pulsar.consuming import AllBatchAcks, Consuming
 from ledgerfold.broker.pulsar.frames import Splitter, parse
 from ledgerfold.broker.pulsar.link import Link
+from ledgerfold.broker.pulsar.shared import Shared
 from ledgerfold.v1.pulsar_pb2 import BaseCommand
 from tests.model.broker_lab import BrokerLab
 from tests.support.recording_transport import Client
@@ -37,7 +38,7 @@ class ConsumerLab:
         self.transport = MemoryTransport()
         self.link = Link(lab.broker, self.transport)
         self.acks = AllBatchAcks() if acks is None else acks
-        self.consuming = Consuming(self.link, self.acks)
+        self.consuming = Consuming(self.link, self.acks, Shared(lab.broker).end_silent)
 
     async def commands(self, count: int) -> list[BaseCommand]:
         """Waits for the next `count` commands."""
