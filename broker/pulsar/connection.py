@@ -20,7 +20,7 @@ from typing import cast
 from ledgerfold.broker.common.request_rates import host_of
 from ledgerfold.broker.pulsar.authentication import Authentication
 from ledgerfold.broker.pulsar.consuming import Consuming
-from ledgerfold.broker.pulsar.errors import number_of
+from ledgerfold.broker.pulsar.errors import error_answer
 from ledgerfold.broker.pulsar.frames import Frame, Splitter, command, encode, parse
 from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.pulsar.lookups import Lookups, refused_lookup, refused_partitions
@@ -45,6 +45,8 @@ SLICE_S = 0.002
 # The limit of a frame before CONNECT, when the client is unknown.
 FIRST_FRAME_BYTES_MAX = 64 * 1024
 PROTOCOL_VERSION = 20
+# Pulsar's connectionLivenessCheckTimeoutMillis.
+ALIVE_S = 5.0
 # The time until a refused connection is closed, as in Pulsar.
 _NO_REQUEST = 2**64 - 1
 _PONG = encode(command(pulsar_pb2.PONG, pong=pulsar_pb2.CommandPong()))
@@ -66,6 +68,7 @@ class Connection(asyncio.Protocol):
         # as counted for all connections.
         self._frames_bytes = self._waiting_bytes = self._held_bytes = 0
         self._arrived, self._answered = asyncio.Event(), asyncio.Event()
+        self._heard, self._lost = asyncio.Event(), asyncio.Event()
         self._is_paused = self.is_connected = False
         self.began_s = self.heard_s = shared.now_s()
         self._authentication: Authentication | None = None
@@ -79,7 +82,7 @@ class Connection(asyncio.Protocol):
         if shared.guard is not None:
             self._authentication = Authentication(shared.guard, link, self._transport, self._refuse)
         self._producing = Producing(link, shared.producers)
-        self._consuming = Consuming(link, shared.batch_acks)
+        self._consuming = Consuming(link, shared.batch_acks, shared.end_silent)
         self._watching = Watching(link, shared.topic_lists)
         self._at_once, self._as_tasks = self._handlers(
             Lookups(
@@ -93,6 +96,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard_s = self._shared.now_s()
+        self._heard.set()
         try:
             frames = self._splitter.feed(data)
         except InvalidRequest as error:
@@ -130,6 +134,7 @@ class Connection(asyncio.Protocol):
         self._shared.held_bytes -= self._held_bytes
         self._frames.clear()
         self._link.closed(self._end)
+        self._lost.set()
 
     def _end(self) -> None:
         self._producing.closed()
@@ -145,12 +150,39 @@ class Connection(asyncio.Protocol):
         """The size of the received bytes that are not handled yet."""
         return self._held_bytes
 
+    @property
+    def is_held_back(self) -> bool:
+        """Returns whether the broker does not read what the client sends, although the client reads
+        what the broker sends.
+        """
+        return self._is_paused and self._link.is_writable
+
     def look_for_ends(self) -> None:
         self._consuming.look_for_ends()
 
     def ping(self) -> None:
         if self.is_connected:
             self._link.write(_PING)
+
+    @property
+    def address(self) -> str:
+        return self._link.address
+
+    async def end_silent(self) -> bool:
+        """Pings the client, and closes the connection if it is silent for ALIVE_S; returns whether
+        it was.
+        """
+        self._heard.clear()
+        self.ping()
+        try:
+            await asyncio.wait_for(self._heard.wait(), ALIVE_S)
+        except TimeoutError:
+            if self.is_held_back:
+                return False
+            self.abort(f"it was silent for {ALIVE_S:.0f} s, and another consumer waits for its end")
+            await self._lost.wait()
+            return True
+        return False
 
     def close(self) -> None:
         """Closes the connection once everything written was sent."""
@@ -191,12 +223,13 @@ class Connection(asyncio.Protocol):
         self._count_held()
         if self._is_paused and self._frames_bytes <= READ_AHEAD_BYTES:
             self._is_paused = False
+            self.heard_s = self._shared.now_s()
             self._transport.resume_reading()
 
     def _refuse(self, error: LedgerfoldError) -> None:
         """Sends the error, and closes the connection."""
         _log.warning("The connection of %s is closed: %s", self._link.address, error)
-        self._link.send(_error(_NO_REQUEST, error))
+        self._link.send(error_answer(_NO_REQUEST, error))
         self._link.close()
 
     async def _handle(self, frame: Frame, size_bytes: int) -> None:
@@ -246,7 +279,7 @@ class Connection(asyncio.Protocol):
             await handler(request)
         except LedgerfoldError as error:
             request_id = getattr(request, field).request_id
-            self._link.send(_REFUSALS.get(field, _error)(request_id, error))
+            self._link.send(_REFUSALS.get(field, error_answer)(request_id, error))
 
     def _connect(self, request: BaseCommand) -> None:
         if request.type != pulsar_pb2.CONNECT or not request.HasField("connect"):
@@ -353,10 +386,3 @@ _REFUSALS: dict[str, Callable[[int, LedgerfoldError], BaseCommand]] = {
 def _check_field(request: BaseCommand, field: str) -> None:
     if not request.HasField(field):
         raise InvalidRequest(f"The command {request.type} has no {field}.")
-
-
-def _error(request_id: int, error: LedgerfoldError) -> BaseCommand:
-    refused = pulsar_pb2.CommandError(
-        request_id=request_id, error=number_of(error), message=str(error)
-    )
-    return command(pulsar_pb2.ERROR, error=refused)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from weakref import WeakKeyDictionary
 
@@ -16,12 +16,14 @@ from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.pulsar.batch_acks import BatchAcks
 from ledgerfold.broker.pulsar.consumer_options import options_of, start_at, start_of
 from ledgerfold.broker.pulsar.delivery import AnySubscription, AttachedConsumer
+from ledgerfold.broker.pulsar.errors import error_answer
 from ledgerfold.broker.pulsar.frames import command, message_id
 from ledgerfold.broker.pulsar.from_native import bits_of
 from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS, known_topic
 from ledgerfold.broker.pulsar.schemas import check_consumer, takes_any
 from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
+from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import (
     connect_consumer,
     delete_subscription,
@@ -43,6 +45,7 @@ from ledgerfold.storage.errors import (
 )
 from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1 import pulsar_pb2
+from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandAck, CommandSubscribe, MessageIdData
 
 _CUMULATIVE = 1
@@ -58,10 +61,12 @@ AllBatchAcks = WeakKeyDictionary[AnySubscription, BatchAcks]
 
 
 class Consuming:
-    """The consumers of one connection."""
+    """The consumers of one connection. `end_silent`: closes that of another address, if silent."""
 
-    def __init__(self, link: Link, acks: AllBatchAcks) -> None:
-        self._link, self._acks = link, acks
+    def __init__(
+        self, link: Link, acks: AllBatchAcks, end_silent: Callable[[str], Awaitable[bool]]
+    ) -> None:
+        self._link, self._acks, self._end_silent = link, acks, end_silent
         self._consumers: dict[int, AttachedConsumer] = {}
         # Subscriptions of readers, kept for the consumers that a seek has disconnected.
         self._sought: dict[Subscription, Topic] = {}
@@ -79,6 +84,7 @@ class Consuming:
             raise Unavailable("The consumer is being connected; try again.")
         if known is not None and not known.is_detached:
             # The client reconnects it, and has not noticed the end of the connection.
+            known.raise_epoch(opening)
             self._succeed(opening.request_id)
             return
         mark = self._opening[opening.consumer_id] = object()
@@ -96,7 +102,12 @@ class Consuming:
         await check_consumer(self._link, topic, opening)
         with ExitStack() as resources:
             resources.enter_context(broker.outgoing.stream())
-            subscription, consumer = await self._attach(topic, opening, options)
+            try:
+                subscription, consumer = await self._attach(topic, opening, options)
+            except SubscriptionBusy:
+                if not await self._end_holder(topic, opening.subscription, options):
+                    raise
+                subscription, consumer = await self._attach(topic, opening, options)
             attached = AttachedConsumer(
                 opening.consumer_id,
                 self._link,
@@ -115,6 +126,7 @@ class Consuming:
         if isinstance(subscription, Subscription):
             self._sought.pop(subscription, None)
         attached.permitted_by(self._link)
+        attached.raise_epoch(opening)
         self._succeed(opening.request_id)
         attached.start()
 
@@ -127,6 +139,15 @@ class Consuming:
         now_ms = self._link.broker.clock_ms()
         name, start = opening.subscription, start_of(opening, now_ms)
         return await connect_consumer(topic, name, start, options, created_ms=now_ms)
+
+    async def _end_holder(self, topic: PulsarTopic, name: str, options: ConsumerOptions) -> bool:
+        """Ends the consumer of an Exclusive subscription if its client is gone."""
+        held = topic.subscriptions.get(name)
+        exclusive = SubscriptionType.EXCLUSIVE
+        if held is None or not (held.type is options.type is exclusive) or not held.consumers:
+            return False
+        address = held.consumers[0].peer.address
+        return address != self._link.address and await self._end_silent(address)
 
     def _acks_of(self, subscription: AnySubscription) -> BatchAcks:
         acks, incarnation = self._acks.get(subscription), subscription.incarnation
@@ -148,11 +169,10 @@ class Consuming:
         """Removes a reader's subscription that a seek has kept for it."""
         topic = self._sought.pop(subscription, None)
         if topic is not None:
-            subscription.is_kept = False
-            remove_abandoned(topic, subscription)
+            _drop(topic, subscription)
 
     async def unsubscribe(self, request: BaseCommand) -> None:
-        """Deletes the subscription. Raises SubscriptionBusy, StorageError."""
+        """Deletes the subscription. Raises SubscriptionBusy; answers other errors itself."""
         asked = request.unsubscribe
         attached = self._connected(asked.consumer_id)
         subscription = attached.subscription
@@ -166,6 +186,12 @@ class Consuming:
             else:
                 deleting = delete_subscription(attached.topic, subscription.name, force=True)
                 await run_to_completion(deleting)
+        except LedgerfoldError as error:
+            # The subscription remains, without this consumer. NOTE: the Java client reconnects it
+            # only if the error has arrived before.
+            self._link.send(error_answer(asked.request_id, error))
+            attached.tell_closed()
+            return
         finally:
             self._consumers.pop(asked.consumer_id, None)
             await self._detach(attached)
@@ -218,6 +244,7 @@ class Consuming:
         asked = request.redeliver
         attached = self._consumers.get(asked.consumer_id)
         if attached is not None:
+            attached.raise_epoch(asked)
             attached.subscription.redeliver(attached.consumer, _positions(asked.message_ids))
 
     async def acknowledge(self, request: BaseCommand) -> None:
@@ -269,11 +296,18 @@ class Consuming:
         topic, subscription = attached.stored
         if not subscription.is_durable:
             self._sought[subscription] = topic
-        await run_to_completion(seek_subscription(topic, subscription.name, start))
-        self._acks.pop(subscription, None)
+        await run_to_completion(self._move(topic, subscription, start))
         if attached.delivering is not None:
             await asyncio.wait((attached.delivering,))
         self._succeed(asked.request_id)
+
+    async def _move(self, topic: Topic, subscription: Subscription, start: StartPosition) -> None:
+        try:
+            await seek_subscription(topic, subscription.name, start)
+        finally:
+            if subscription not in self._sought:
+                # Its reader was closed, or its connection lost, while the move kept it.
+                _drop(topic, subscription)
 
     async def last_message_id(self, request: BaseCommand) -> None:
         asked = request.get_last_message_id
@@ -313,6 +347,11 @@ class Consuming:
             answer.msg_backlog = subscription.backlog_entries()
         type_ = pulsar_pb2.CONSUMER_STATS_RESPONSE
         self._link.send(command(type_, consumer_stats_response=answer))
+
+
+def _drop(topic: Topic, subscription: Subscription) -> None:
+    subscription.is_kept = False
+    remove_abandoned(topic, subscription)
 
 
 def _positions(ids: Sequence[MessageIdData]) -> list[Position]:

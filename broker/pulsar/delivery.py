@@ -27,6 +27,7 @@ from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError, Moved
 from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1 import pulsar_pb2
+from ledgerfold.v1.pulsar_pb2 import CommandRedeliver, CommandSubscribe
 
 REQUEST_OF_SERVER = 2**64 - 1
 # About a millisecond's work: then other tasks run.
@@ -62,6 +63,7 @@ class AttachedConsumer:
         self._has_told_end = self._is_ready = False
         # A change of which the client is not notified yet.
         self._active: bool | None = None
+        self._epoch: int | None = None
 
     @property
     def stored(self) -> tuple[Topic, Subscription] | None:
@@ -69,6 +71,17 @@ class AttachedConsumer:
         if isinstance(self.topic, Topic) and isinstance(self.subscription, Subscription):
             return self.topic, self.subscription
         return None
+
+    def raise_epoch(self, request: CommandSubscribe | CommandRedeliver) -> None:
+        """Stamps the request's epoch on all messages that are not taken yet.
+
+        After a redelivery, the client drops messages of an earlier epoch, which were in flight.
+        As in Pulsar, only the ordered types of stored topics have epochs.
+        """
+        type_ = self.subscription.type
+        is_ordered = self.stored is not None and type_ is not None and type_.is_ordered
+        if is_ordered and request.HasField("consumer_epoch"):
+            self._epoch = max(self._epoch or 0, request.consumer_epoch)
 
     def permitted_by(self, link: Link) -> None:
         """Ends it when its client loses the permission; the client gets the reason when it
@@ -110,6 +123,11 @@ class AttachedConsumer:
             end = pulsar_pb2.CommandReachedEndOfTopic(consumer_id=self.id)
             self._link.send(command(pulsar_pb2.REACHED_END_OF_TOPIC, reached_end_of_topic=end))
 
+    def tell_closed(self) -> None:
+        """Closes the consumer at its client, which reconnects it."""
+        closing = pulsar_pb2.CommandCloseConsumer(consumer_id=self.id, request_id=REQUEST_OF_SERVER)
+        self._link.send(command(pulsar_pb2.CLOSE_CONSUMER, close_consumer=closing))
+
     def detach(self) -> None:
         """Disconnects it from its subscription. Idempotent."""
         if self.is_detached:
@@ -139,10 +157,7 @@ class AttachedConsumer:
             is_leaving = self.is_leaving
             self.detach()
         if not is_leaving:
-            closing = pulsar_pb2.CommandCloseConsumer(
-                consumer_id=self.id, request_id=REQUEST_OF_SERVER
-            )
-            self._link.send(command(pulsar_pb2.CLOSE_CONSUMER, close_consumer=closing))
+            self.tell_closed()
 
     async def _send(self, output: Output) -> None:
         if output.active is not None:
@@ -157,10 +172,12 @@ class AttachedConsumer:
             await self._send_entries(output.deliveries)
 
     async def _send_entries(self, deliveries: list[Delivery]) -> None:
+        # A redelivery may raise it while these are sent.
+        epoch = self._epoch
         frames, messages, size_bytes = list[bytes](), 0, 0
         for delivery in deliveries:
             messages += delivery.messages
-            frames.append(await self._frame(delivery))
+            frames.append(await self._frame(delivery, epoch))
             size_bytes += len(delivery.entry)
             if messages >= _SLICE_MESSAGES:
                 self._count(messages, len(frames), size_bytes)
@@ -175,7 +192,7 @@ class AttachedConsumer:
         self.consumer.traffic.last_sent_ms = self._link.broker.clock_ms()
         self.topic.count_out(Traffic(messages=messages, entries=entries, bytes=size_bytes))
 
-    async def _frame(self, delivery: Delivery) -> bytes:
+    async def _frame(self, delivery: Delivery, epoch: int | None) -> bytes:
         try:
             if len(delivery.entry) < THREAD_BYTES and delivery.messages < THREAD_MESSAGES:
                 entry = to_served(delivery.entry)
@@ -188,6 +205,8 @@ class AttachedConsumer:
         )
         if delivery.redelivery_count:
             sent.redelivery_count = delivery.redelivery_count
+        if epoch is not None:
+            sent.consumer_epoch = epoch
         live, left = entry.live, self.acks.left(delivery.position)
         if left is not None and entry.batch_size:
             live = left if live is None else live & left

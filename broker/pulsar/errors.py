@@ -8,6 +8,7 @@ Source: the reference of the protocol, "Errors: what the client does".
 
 from __future__ import annotations
 
+from ledgerfold.broker.pulsar.frames import command
 from ledgerfold.storage.errors import (
     AuthenticationFailed,
     AuthorizationFailed,
@@ -34,6 +35,7 @@ from ledgerfold.storage.errors import (
     WrongChecksum,
 )
 from ledgerfold.v1 import pulsar_pb2
+from ledgerfold.v1.pulsar_pb2 import BaseCommand
 
 # The first class that matches.
 _NUMBERS: tuple[tuple[type[LedgerfoldError], int], ...] = (
@@ -64,6 +66,13 @@ _NUMBERS: tuple[tuple[type[LedgerfoldError], int], ...] = (
 def number_of(error: LedgerfoldError) -> int:
     """Returns the number of a refused command."""
     return next((number for kind, number in _NUMBERS if isinstance(error, kind)), 0)
+
+
+def error_answer(request_id: int, error: LedgerfoldError) -> BaseCommand:
+    refused = pulsar_pb2.CommandError(
+        request_id=request_id, error=number_of(error), message=str(error)
+    )
+    return command(pulsar_pb2.ERROR, error=refused)
 
 
 def number_for_producer(error: LedgerfoldError) -> int:

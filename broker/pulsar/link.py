@@ -102,6 +102,11 @@ class Link:
             await self._writable.wait()
             yield
 
+    @property
+    def is_writable(self) -> bool:
+        """True if the client has received most of what was written."""
+        return self._writable.is_set()
+
     async def writable(self) -> None:
         """Returns when the client has received most of what was written."""
         await self._writable.wait()

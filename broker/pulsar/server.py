@@ -11,7 +11,7 @@ import asyncio
 from contextlib import suppress
 
 from ledgerfold.broker.pulsar.connection import Connection
-from ledgerfold.broker.pulsar.shared import Shared
+from ledgerfold.broker.pulsar.shared import Member, Shared
 from ledgerfold.broker.security.certificates import Certificates
 from ledgerfold.broker.security.guard import Guard
 from ledgerfold.broker.security.listening import open_port
@@ -85,16 +85,20 @@ class PulsarServer:
         await asyncio.sleep(0)
 
     async def _look(self) -> None:
-        """Pings idle clients, closes silent connections, reports the end of topics."""
         while True:
             await asyncio.sleep(_CHECK_S)
             now_s = self._shared.now_s()
             for connection in tuple(self._shared.connections):
                 connection.look_for_ends()
-                silent_s = now_s - connection.heard_s
-                if now_s - connection.began_s > CONNECT_S and not connection.is_connected:
-                    connection.abort(f"it did not begin within {CONNECT_S:.0f} s")
-                elif silent_s > SILENT_S:
-                    connection.abort(f"it was silent for {silent_s:.0f} s")
-                elif silent_s > PING_S - _CHECK_S:
-                    connection.ping()
+                check(connection, now_s)
+
+
+def check(connection: Member, now_s: float) -> None:
+    """Pings an idle client, and closes a silent connection."""
+    silent_s = now_s - connection.heard_s
+    if now_s - connection.began_s > CONNECT_S and not connection.is_connected:
+        connection.abort(f"it did not begin within {CONNECT_S:.0f} s")
+    elif silent_s > SILENT_S and not connection.is_held_back:
+        connection.abort(f"it was silent for {silent_s:.0f} s")
+    elif silent_s > PING_S - _CHECK_S:
+        connection.ping()

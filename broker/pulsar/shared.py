@@ -21,7 +21,10 @@ from ledgerfold.storage.errors import Overloaded
 
 
 class Member(Protocol):
-    """A connection. `began_s`, `heard_s`: when it began, and when its last byte arrived."""
+    """A connection.
+
+    `began_s`: when it began. `heard_s`: when its last byte arrived, or reading was resumed.
+    """
 
     began_s: float
     heard_s: float
@@ -36,7 +39,16 @@ class Member(Protocol):
         """The size of the received bytes that are not handled yet."""
         ...
 
+    @property
+    def is_held_back(self) -> bool:
+        """True while its silence is the broker's doing, which does not read from it."""
+        ...
+
+    @property
+    def address(self) -> str: ...
+
     def look_for_ends(self) -> None: ...
+    async def end_silent(self) -> bool: ...
     def ping(self) -> None: ...
     def close(self) -> None: ...
     def abort(self, why: str) -> None: ...
@@ -93,6 +105,11 @@ class Shared:
         self.connections.pop(connection).close()
         if not self.connections:
             self.all_closed.set()
+
+    async def end_silent(self, address: str) -> bool:
+        """Closes the connection of that client if it is silent; returns whether it was."""
+        found = next((each for each in self.connections if each.address == address), None)
+        return found is not None and await found.end_silent()
 
     def check_held(self) -> None:
         """Closes a connection with unhandled bytes if their total exceeds the limit."""

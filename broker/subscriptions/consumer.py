@@ -30,7 +30,7 @@ ANSWERS_MAX = 100_000
 
 @dataclass(frozen=True)
 class ConsumerOptions:
-    """The options of a consumer. `priority` applies to Failover: the lowest is active."""
+    """The options of a consumer. `priority` applies to Failover and Shared: the lowest is first."""
 
     type: SubscriptionType
     durable: bool = True

@@ -46,14 +46,13 @@ _NEVER_MS = 2**64
 class Source:
     """The log and cursor of a subscription, and the objects with which its sessions deliver.
 
-    `partition`: the topic's partition index, -1 if it is not a partition. `delays`: whether
-    messages may be delayed. `on_passed`: the cursor moved by reading alone. `on_error` gets the
-    error that ended a pump; nothing is pushed afterwards.
+    `topic`: its name. `delays`: whether messages may be delayed. `on_passed`: the cursor moved by
+    reading alone. `on_error` gets the error that ended a pump; nothing is pushed afterwards.
     """
 
+    topic: str
     log: TopicLog
     cursor: Cursor
-    partition: int
     is_durable: bool
     emulation: Callable[[], Emulation]
     clock: Clock

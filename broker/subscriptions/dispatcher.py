@@ -4,10 +4,10 @@ Pure: no task, no gRPC, no clock, no entry bytes.
 A subscription reads candidates from the log and asks its dispatcher. This module has the terms that
 all types share, and the two ordered types:
 
-* **Exclusive**: one consumer. **Failover**: the active one has the lowest priority number, then the
-  earliest connection; the others wait and are notified. On partition n of a topic it is the n-th of
-  the consumers with the lowest number, by name, modulo their count: so partitions are spread over
-  consumers (Pulsar's AbstractDispatcherSingleActiveConsumer).
+* **Exclusive**: one consumer. **Failover**: one of those with the lowest priority number is active;
+  the others wait and are notified. On partition n of a topic it is the n-th by name, modulo their
+  count: so partitions are spread over consumers. On other topics, a consistent-hash ring of their
+  names decides (Pulsar's AbstractDispatcherSingleActiveConsumer).
 * Order is kept by rewinding: after a redelivery, or when another consumer becomes active, reading
   restarts at the cursor, as in Pulsar's PersistentDispatcherSingleActiveConsumer. So no state is
   kept per delivered entry, even if acknowledgements arrive late.
@@ -35,9 +35,13 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 
+import mmh3
+
 from ledgerfold.storage.entry import Position
+from ledgerfold.storage.partition_names import partition_index
 
 # Pulsar's maxUnackedMessagesPerConsumer and maxUnackedMessagesPerSubscription. They bound what
 # Shared and Key_Shared remember; dispatch pauses above them.
@@ -45,6 +49,8 @@ UNACKED_PER_CONSUMER_MAX = 50_000
 UNACKED_PER_SUBSCRIPTION_MAX = 200_000
 # The number of rewinds tracked separately when redeliveries are counted.
 _REWINDS_MAX = 64
+# Of a consumer, on the ring: Pulsar's CONSUMER_CONSISTENT_HASH_REPLICAS.
+_POINTS_PER_CONSUMER = 100
 
 
 class HashRange(NamedTuple):
@@ -251,12 +257,39 @@ class Dispatcher(ABC):
         raise AssertionError("Shared types replay; they are never rewound.")
 
 
+def active_of(topic: str, consumers: Sequence[ConsumerState]) -> ConsumerState | None:
+    """Returns the consumer that gets all entries of an ordered subscription."""
+    if not consumers:
+        return None
+    lowest = min(each.priority for each in consumers)
+    able = [each for each in consumers if each.priority == lowest]
+    able.sort(key=lambda each: (each.name, each.number))
+    partition = partition_index(topic)
+    if partition >= 0:
+        return able[partition % len(able)]
+    # Of equal points, that of the last consumer is on the ring.
+    return min(reversed(able), key=lambda each: _ring_distance(topic, each.name))
+
+
+@lru_cache(maxsize=4096)
+def _ring_distance(topic: str, consumer: str) -> int:
+    """Returns the distance on the ring from the topic to the consumer's next point."""
+    at = _ring_hash(topic)
+    points = (_ring_hash(f"{consumer}{number}") for number in range(_POINTS_PER_CONSUMER))
+    return min((point - at) % 2**31 for point in points)
+
+
+def _ring_hash(text: str) -> int:
+    return int(mmh3.hash(text.encode(errors="replace"), 0, False)) & 0x7FFFFFFF
+
+
 class SingleActiveDispatcher(Dispatcher):
     """The dispatcher of Exclusive and Failover. The subscription decides who may connect."""
 
-    def __init__(self, partition: int = -1) -> None:
+    def __init__(self, topic: str = "") -> None:
         super().__init__()
-        self._partition = partition
+        self._topic = topic
+        self._active: ConsumerState | None = None
         # The first position never sent; None if nothing was sent since the last rewind.
         self._sent_end: Position | None = None
         # Position -> how often entries before it were sent and rewound.
@@ -264,12 +297,7 @@ class SingleActiveDispatcher(Dispatcher):
 
     @property
     def active(self) -> ConsumerState | None:
-        if self._partition < 0 or not self.consumers:
-            return min(self.consumers, key=lambda each: (each.priority, each.number), default=None)
-        lowest = min(each.priority for each in self.consumers)
-        able = [each for each in self.consumers if each.priority == lowest]
-        able.sort(key=lambda each: (each.name, each.number))
-        return able[self._partition % len(able)]
+        return self._active
 
     def taker(self, slot: int) -> ConsumerState | None:
         active = self.active
@@ -278,12 +306,14 @@ class SingleActiveDispatcher(Dispatcher):
     def add(self, consumer: ConsumerState) -> bool:
         before = self.active
         self.consumers.append(consumer)
+        self._active = active_of(self._topic, self.consumers)
         return before is not None and self.active is not before
 
     def remove(self, consumer: ConsumerState, unsent: AbstractSet[Position]) -> bool:
         before = self.active
         self.consumers.remove(consumer)
-        return bool(self.consumers) and self.active is not before
+        self._active = active_of(self._topic, self.consumers)
+        return self.active is not None and self.active is not before
 
     def budget(self) -> Budget:
         return Budget(0, 0) if self.active is None else budget_of([self.active])

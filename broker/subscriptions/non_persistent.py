@@ -40,7 +40,6 @@ from ledgerfold.broker.subscriptions.session import dispatcher_of, notify_active
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import LedgerfoldError, SubscriptionBusy
 from ledgerfold.storage.ledger import StoredEntry
-from ledgerfold.storage.partition_names import partition_index
 
 # The position of every message, as in Pulsar: none is stored anywhere.
 EVERYWHERE = Position(0, 0)
@@ -130,8 +129,7 @@ class NonPersistentSubscription:
         if self._closed is not None:
             raise self._closed
         if self._dispatcher is None:
-            partition = partition_index(self.topic)
-            return dispatcher_of(options.type, partition, options.key_shared)
+            return dispatcher_of(options.type, self.topic, options.key_shared)
         assert self._type is not None
         why = why_busy(self._type, self._key_shared, options)
         if why is not None:

@@ -41,7 +41,7 @@ class ConsumerKind(Protocol):
 
 def dispatcher_of(
     type_: SubscriptionType,
-    partition: int,
+    topic: str,
     key_shared: KeySharedPolicy,
     delayed: DelayedEntries | None = None,
 ) -> Dispatcher:
@@ -49,7 +49,7 @@ def dispatcher_of(
         return SharedDispatcher(delayed)
     if type_ is SubscriptionType.KEY_SHARED:
         return KeySharedDispatcher(key_shared, delayed=delayed)
-    return SingleActiveDispatcher(partition)
+    return SingleActiveDispatcher(topic)
 
 
 class Session:
@@ -65,7 +65,7 @@ class Session:
         self.type, self.key_shared, self._outgoing = type_, key_shared, source.outgoing
         self._consumers = consumers
         delayed = DelayedEntries(places=source.outgoing.delayed, on_room=self._wake)
-        self.dispatcher = dispatcher_of(type_, source.partition, key_shared, delayed)
+        self.dispatcher = dispatcher_of(type_, source.topic, key_shared, delayed)
         self.pump = Pump(source, self.dispatcher, looks_inside=not type_.is_ordered)
         self.consumers: list[Consumer] = []
 

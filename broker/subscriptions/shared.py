@@ -1,4 +1,6 @@
-"""Shared dispatch: consumers with permits get the next entry in turn. Pure.
+"""Shared dispatch: of the consumers with permits, those with the lowest priority number take turns.
+
+Pure.
 
 Each entry that was dispatched and not acknowledged is *pending* at one consumer. Entries that a
 consumer returns (negative acknowledgement, disconnection) wait in the replay queue, ordered by id,
@@ -42,14 +44,14 @@ REPLAY_BATCH_MAX = 1_000
 
 
 class SharedDispatcher(Dispatcher):
-    """Round robin by permits. Key_Shared overrides the choice."""
+    """Round robin by priority and permits. Key_Shared overrides the choice."""
 
     def __init__(
         self, delayed: DelayedEntries | None = None, look_ahead_max: int = LOOK_AHEAD_MAX
     ) -> None:
         super().__init__()
         self._look_ahead_max = look_ahead_max
-        self._turn = 0
+        self._turn = self._lowest_priority = 0
         self._unacked_messages = 0
         self._waiting = ReplayQueue()
         self._delayed = DelayedEntries() if delayed is None else delayed
@@ -81,12 +83,17 @@ class SharedDispatcher(Dispatcher):
 
     def add(self, consumer: ConsumerState) -> bool:
         self.consumers.append(consumer)
+        self._consumers_changed()
         return False
 
     def remove(self, consumer: ConsumerState, unsent: AbstractSet[Position]) -> bool:
         self.consumers.remove(consumer)
+        self._consumers_changed()
         self._give_back(consumer, list(consumer.pending), unsent)
         return False
+
+    def _consumers_changed(self) -> None:
+        self._lowest_priority = min((each.priority for each in self.consumers), default=0)
 
     def budget(self) -> Budget:
         if self._delayed.is_full:
@@ -178,13 +185,20 @@ class SharedDispatcher(Dispatcher):
         return self.taker(slot)
 
     def taker(self, slot: int) -> ConsumerState | None:
-        count = len(self.consumers)
+        count, chosen = len(self.consumers), None
         for step in range(count):
             index = (self._turn + step) % count
-            if self.consumers[index].can_take:
-                self._turn = index + 1
-                return self.consumers[index]
-        return None
+            each = self.consumers[index]
+            if each.can_take and (
+                chosen is None or each.priority < self.consumers[chosen].priority
+            ):
+                chosen = index
+                if each.priority == self._lowest_priority:
+                    break
+        if chosen is None:
+            return None
+        self._turn = chosen + 1
+        return self.consumers[chosen]
 
     def _can_look_further(self) -> bool:
         return True

@@ -42,7 +42,6 @@ from ledgerfold.storage.errors import (
     NotAllowed,
     SubscriptionBusy,
 )
-from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1.records_pb2 import CursorRecord
 
 _log = logging.getLogger(__name__)
@@ -70,9 +69,9 @@ class Subscription:
         self._consumer_kind, self.created_ms = consumers, created_ms
         self.topic, self.name, self.log, self.cursor = topic, name, log, cursor
         self._source = Source(
+            topic,
             log,
             cursor,
-            partition=partition_index(topic),
             is_durable=persist is not None,
             emulation=emulation,
             clock=clock or WallClock(),

@@ -240,7 +240,8 @@ def test_the_first_sequence_id_of_a_new_producer(
 
 def test_clients_are_notified_late_that_they_are_active(raw: RawClient, topic: str) -> None:
     """After they have requested messages, or after a second: Pulsar's Go client expects it then."""
-    failover = subscribe(topic)
+    # On the ring, a is the next one of this topic.
+    failover = subscribe(topic, consumer_name="a")
     failover.subscribe.sub_type = 2
     raw.send(failover)
     assert raw.read().type == pulsar_pb2.SUCCESS
@@ -249,6 +250,7 @@ def test_clients_are_notified_late_that_they_are_active(raw: RawClient, topic: s
     raw.send(flow(1))
     assert raw.read().active_consumer_change.is_active
     failover.subscribe.consumer_id, failover.subscribe.request_id = 2, 3
+    failover.subscribe.consumer_name = "b"
     raw.send(failover)
     assert raw.read().success.request_id == 3
     change = raw.read().active_consumer_change

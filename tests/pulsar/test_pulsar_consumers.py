@@ -239,8 +239,9 @@ def test_an_exclusive_subscription_has_one_consumer(client: pulsar.Client, topic
 
 def test_failover(client: pulsar.Client, topic: str) -> None:
     options = {"consumer_type": pulsar.ConsumerType.Failover, "initial_position": EARLIEST}
-    first = client.subscribe(topic, "s", **options)
-    second = client.subscribe(topic, "s", **options)
+    # On the ring, b is the next one of this topic.
+    first = client.subscribe(topic, "s", consumer_name="b", **options)
+    second = client.subscribe(topic, "s", consumer_name="a", **options)
     publish(client, topic, 10)
     for message in receive(first, 5):
         first.acknowledge(message)

@@ -18,6 +18,9 @@ from ledgerfold.broker.subscriptions.key_shared import KeySharedDispatcher
 from ledgerfold.broker.subscriptions.shared import REPLAY_BATCH_MAX, SharedDispatcher
 from ledgerfold.storage.entry import Position
 
+TOPIC = "persistent://public/default/t"
+FOUR = "consumer-1 consumer-2 consumer-3 consumer-4"
+
 
 def consumer(name: str, number: int, permits: int = 100, priority: int = 0) -> ConsumerState:
     return ConsumerState(name, number, priority=priority, permits=permits, room_bytes=10_000)
@@ -71,23 +74,69 @@ def test_queue_space_is_used_like_permits() -> None:
     assert given_out(dispatcher, candidates([2, 3])) == {"c": [2]}
 
 
-def test_failover_selects_the_lowest_priority_number_then_the_first_consumer() -> None:
-    """A consumer with a lower number takes over at once; of equals the first stays."""
-    dispatcher = SingleActiveDispatcher()
+def test_shared_prefers_the_lowest_priority_number_that_has_permits() -> None:
+    dispatcher = SharedDispatcher()
+    low, high = consumer("low", 1, priority=5), consumer("high", 2, permits=2)
+    for each in (low, high, consumer("also", 3, permits=2), consumer("last", 4, priority=9)):
+        dispatcher.add(each)
+    given = {"low": [4, 5], "high": [0, 2], "also": [1, 3], "last": []}
+    assert given_out(dispatcher, candidates(range(6))) == given
+    high.permits += 1
+    given = {"low": [7], "high": [6], "also": [], "last": []}
+    assert given_out(dispatcher, candidates(range(6, 8))) == given
+    dispatcher.remove(high, frozenset())
+    assert replayed(dispatcher) == ["low:0*1", "low:2*1", "low:6*1"]
+
+
+def test_failover_selects_the_lowest_priority_number_then_by_the_ring() -> None:
+    """A consumer with a lower number takes over at once."""
+    dispatcher = SingleActiveDispatcher(TOPIC)
     first, second, better = (
-        consumer("first", 1, priority=5),
-        consumer("second", 2, priority=5),
+        consumer("z-first", 1, priority=5),
+        consumer("a-second", 2, priority=5),
         consumer("better", 3, priority=1),
     )
     assert not dispatcher.add(first)
-    assert not dispatcher.add(second)
     assert dispatcher.active is first
+    assert dispatcher.add(second)
+    assert dispatcher.active is second
     assert dispatcher.add(better)
     assert dispatcher.active is better
-    assert not dispatcher.remove(second, set())
-    assert dispatcher.remove(better, set())
-    assert dispatcher.active is first
     assert not dispatcher.remove(first, set())
+    assert dispatcher.remove(better, set())
+    assert dispatcher.active is second
+    assert not dispatcher.remove(second, set())
+    assert dispatcher.active is None
+
+
+@pytest.mark.parametrize(
+    ("topic", "names", "active"),
+    [
+        (TOPIC, "a b c", "b"),
+        (TOPIC, FOUR, "consumer-1"),
+        ("persistent://public/default/orders", "a b c", "c"),
+        ("non-persistent://public/default/t", FOUR, "consumer-3"),
+        ("persistent://a/b/c", "x é", "é"),
+        # The hash of the topic is above all points.
+        ("persistent://public/default/t474", "a b c", "a"),
+        ("persistent://public/default/t2101", "a b c", "a"),
+    ],
+)
+def test_failover_selects_as_pulsar(topic: str, names: str, active: str) -> None:
+    """Computed with the hashes of Pulsar 4.0's jars. The order of arrival does not matter."""
+    for in_order in (names.split(), names.split()[::-1]):
+        dispatcher = SingleActiveDispatcher(topic)
+        for number, name in enumerate(in_order):
+            dispatcher.add(consumer(name, number))
+        assert dispatcher.active is not None
+        assert dispatcher.active.name == active
+
+
+def test_failover_selects_the_last_of_consumers_of_one_name() -> None:
+    dispatcher = SingleActiveDispatcher(TOPIC)
+    for number in range(3):
+        dispatcher.add(consumer("same", number))
+    assert dispatcher.active is dispatcher.consumers[-1]
 
 
 @pytest.mark.parametrize(("partition", "active"), [(0, "a"), (1, "b"), (2, "c"), (3, "a")])
@@ -95,7 +144,7 @@ def test_failover_distributes_partitions_over_the_lowest_priority_number(
     partition: int, active: str
 ) -> None:
     """By name, not by arrival: so each consumer knows its partitions."""
-    dispatcher = SingleActiveDispatcher(partition)
+    dispatcher = SingleActiveDispatcher(f"{TOPIC}-partition-{partition}")
     for number, name in enumerate(("c", "a", "later", "b")):
         dispatcher.add(consumer(name, number, priority=1 if name == "later" else 0))
     assert dispatcher.active is not None
@@ -104,7 +153,7 @@ def test_failover_distributes_partitions_over_the_lowest_priority_number(
 
 def test_failover_on_a_partition_hands_over_when_a_passive_consumer_leaves() -> None:
     """Then reading starts again at the cursor, as with every other change."""
-    dispatcher = SingleActiveDispatcher(partition=1)
+    dispatcher = SingleActiveDispatcher(f"{TOPIC}-partition-1")
     a, b, c = (consumer(name, number) for number, name in enumerate("abc"))
     assert not dispatcher.add(a)
     assert dispatcher.add(b)

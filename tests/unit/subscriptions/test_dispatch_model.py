@@ -24,6 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from ledgerfold.broker.client.messages.routing import murmur3_32
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.dispatcher import (
     Candidate,
@@ -258,11 +259,20 @@ class OrderedMachine(DispatchMachine):
     is_ordered = True
 
     def check_delivery(self, state: ConsumerState, entry: int) -> None:
-        first = min(self.held, key=lambda each: (each.priority, each.number))
-        assert state is first, "only the active consumer gets entries"
+        assert state is on_ring("", list(self.held)), "only the active consumer gets entries"
         skipped = set(range(self.delivered_last + 1, entry)) - self.acknowledged
         assert entry > self.delivered_last, "in order"
         assert not skipped, "without gaps"
+
+
+def on_ring(topic: str, consumers: list[ConsumerState]) -> ConsumerState:
+    """Returns the active consumer by Pulsar's rules: a sorted map of points, and its ceiling."""
+    lowest = min(each.priority for each in consumers)
+    ring = dict[int, ConsumerState]()
+    for each in sorted(consumers, key=lambda each: each.name):
+        if each.priority == lowest:
+            ring |= {murmur3_32(f"{each.name}{point}"): each for point in range(100)}
+    return ring[min((each for each in ring if each >= murmur3_32(topic)), default=min(ring))]
 
 
 class ExclusiveMachine(OrderedMachine):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -170,7 +171,8 @@ def test_a_key_belongs_to_one_consumer_even_if_it_is_slow() -> None:
 def test_failover_consumers_are_notified_of_the_active_one() -> None:
     async def test() -> None:
         lab = Lab()
-        first, second = lab.join(FAILOVER), lab.join(FAILOVER)
+        # On the ring, b is the next one of this topic.
+        first, second = (lab.join(replace(FAILOVER, name=name)) for name in "ba")
         lab.publish(b"x")
         told = [await each.take() for each in (first, second)]
         assert [each and each.active for each in told] == [True, False]

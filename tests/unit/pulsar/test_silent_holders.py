@@ -1,0 +1,80 @@
+"""An Exclusive consumer whose client may be gone, and the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ledgerfold.broker.pulsar import connection as connection_module
+from ledgerfold.broker.pulsar.connection import Connection
+from ledgerfold.broker.pulsar.frames import Splitter, encode, parse
+from ledgerfold.broker.pulsar.shared import Shared
+from ledgerfold.v1 import pulsar_pb2
+from ledgerfold.v1.pulsar_pb2 import BaseCommand
+from tests.model.broker_lab import TOPIC, BrokerLab
+from tests.pulsar.recorded import CONNECT, subscribe
+from tests.support.pulsar_lab import MemoryTransport
+
+PONG = BaseCommand(type=pulsar_pb2.PONG, pong=pulsar_pb2.CommandPong())
+
+
+@pytest.fixture
+def lab() -> Iterator[BrokerLab]:
+    lab = BrokerLab()
+    yield lab
+    lab.stop()
+
+
+class Peer(MemoryTransport):
+    """A client with a connection of its own; `port` makes its address."""
+
+    def __init__(self, shared: Shared, port: int) -> None:
+        super().__init__()
+        self.port, self.connection = port, Connection(shared)
+        self.connection.connection_made(self)
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return ("127.0.0.1", self.port)
+
+    def abort(self) -> None:
+        super().abort()
+        asyncio.get_running_loop().call_soon(self.connection.connection_lost, None)
+
+    async def ask(self, command: BaseCommand) -> int:
+        """Returns the type of the next command."""
+        self.connection.data_received(encode(command))
+        return await self.next()
+
+    async def next(self) -> int:
+        data: Any = await self.answers.get()
+        (frame,) = Splitter(2**31).feed(data)
+        return parse(frame).command.type
+
+
+@pytest.mark.parametrize("is_alive", [True, False], ids=["alive", "gone"])
+def test_the_next_consumer_waits_for_a_sign_of_life(
+    lab: BrokerLab, is_alive: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "ALIVE_S", 5.0 if is_alive else 0.01)
+
+    async def succeed() -> None:
+        shared = Shared(lab.broker)
+        holder, successor = (Peer(shared, port) for port in (1, 2))
+        for each in (holder, successor):
+            assert await each.ask(CONNECT) == pulsar_pb2.CONNECTED
+        assert await holder.ask(subscribe(TOPIC)) == pulsar_pb2.SUCCESS
+        successor.connection.data_received(encode(subscribe(TOPIC)))
+        assert await holder.next() == pulsar_pb2.PING
+        if is_alive:
+            holder.connection.data_received(encode(PONG))
+            assert await successor.next() == pulsar_pb2.ERROR
+            holder.connection.connection_lost(None)
+        else:
+            assert await successor.next() == pulsar_pb2.SUCCESS
+        assert holder.is_aborted is not is_alive
+        successor.connection.connection_lost(None)
+
+    lab.run(succeed())
