@@ -275,6 +275,26 @@ def test_deleting_needs_no_free_space(setting: Setting, name: str) -> None:
     setting.check_readable("other", "spare", *({"t"} & {topic}))
 
 
+def test_a_topic_whose_write_failed_is_truncated_without_a_reserve(tmp_path: Path) -> None:
+    """A small disk has no reserve: what the failed write left is enough."""
+    try:
+        with SmallDisk(tmp_path / "disk", size_mb=15) as disk:
+            setting = Setting(disk)
+            try:
+                with pytest.raises(DiskFailure):
+                    setting.publish("t", *[BIG] * 80)
+                assert not (setting.broker.data_dir / "reserve").exists()
+                with setting.admin() as admin:
+                    admin.truncate("t")
+                setting.forget("t")
+                setting.publish("t", b"new")
+                setting.check_readable("t")
+            finally:
+                setting.close()
+    except CannotMount as error:
+        pytest.skip(f"needs leave to mount a tmpfs: {error}")
+
+
 def started(broker: BrokerProcess) -> str:
     """Starts a broker; returns its output if it could not start."""
     try:
