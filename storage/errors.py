@@ -193,7 +193,7 @@ class TopicIsPartitioned(TopicNotFound):
         RequestError.__init__(
             self,
             f"Topic {topic} has {counted(partitions, 'partition')} and no data of its own. Name a "
-            f"partition, for example {topic}-partition-0.",
+            f"partition, for example {topic}-partition-0; `topics partitioned-stats` adds up all.",
         )
         self.topic, self.partitions = topic, partitions
 
@@ -566,6 +566,11 @@ def _advice(error: int | None) -> str:
         return (
             "The disk is not at fault: the machine has reached its limit of open files. Raise "
             "fs.file-max, or stop processes that hold many."
+        )
+    if error == errno.EROFS:
+        return (
+            "Its file system is read-only: use another directory, or mount it for writing. (Linux "
+            "also makes a file system read-only after errors of its disk.)"
         )
     return "Check the health of the disk."
 

@@ -25,8 +25,8 @@ from ledgerfold.storage.names import lock_path
 from ledgerfold.storage.owner_only import OTHERS
 
 _READ_OTHERWISE = (
-    "Read it through its broker (url), or read a snapshot of it, which never changes; or stop that "
-    "process."
+    "Read it through its broker (--url; in Python, url=), or read a snapshot of it, which never "
+    "changes; or stop that process."
 )
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

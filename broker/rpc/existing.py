@@ -6,7 +6,6 @@ from ledgerfold.broker.common.given_names import is_stand_in, shown_topic
 from ledgerfold.broker.common.names import full_topic, persistent_topic
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.topic import Topic
-from ledgerfold.storage.errors import TopicNotFound
 
 COMPACTED = "compacted"
 
@@ -32,7 +31,7 @@ def existing_names(broker: Broker, name: str) -> list[str]:
     names = broker.partitions.names(recorded_name(broker, name))
     for each in names:
         if not broker.exists(each):
-            raise TopicNotFound(each)
+            raise broker.partitions.not_found(each, broker.settings.creates_topics)
     return names
 
 

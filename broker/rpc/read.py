@@ -62,8 +62,8 @@ async def _open(broker: Broker, opening: data_pb2.ReadOpen) -> AnyReader:
         return topic.open_reader(options)
     if opening.read_compacted:
         raise NotAllowed(
-            f"{topic.name} is a Kafka topic: it has no separate compacted view. Read it "
-            "without read-compacted; cleaned records are removed for every reader."
+            f"{topic.name} is a Kafka topic: it has no separate compacted view, "
+            "because cleaned records are removed for every reader. Read it as it is."
         )
     return await topic.open_reader(start, KafkaReaderOptions(opening.read_committed, name))
 

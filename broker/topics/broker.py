@@ -243,7 +243,7 @@ class Broker:
         record = self.metadata.topic(name)
         if record is None:
             if not (create or self.partitions.count(name)):
-                raise TopicNotFound(name)
+                raise self.partitions.not_found(name, self.settings.creates_topics)
             self.partitions.check_usable(name)
             record = TopicRecord(name=name, created_ms=self.clock_ms())
             if kafka is not None:
@@ -334,7 +334,7 @@ class Broker:
     async def delete_topic(self, name: str, force: bool) -> None:
         """Deletes the topic and all its ledgers. Raises TopicNotFound, TopicBusy, NotAllowed."""
         if self.partitions.count(name):
-            raise NotAllowed(f"{name} is partitioned: delete it as a partitioned topic.")
+            raise NotAllowed(f"{name} is partitioned: use `topics delete-partitioned-topic`.")
         if not self.exists(name):
             raise TopicNotFound(name)
         await self._delete([name], force, lambda batch: None)

@@ -41,8 +41,9 @@ from ledgerfold.v1.kafka_pb2 import (
 from ledgerfold.v1.records_pb2 import TopicRecord
 
 IS_KAFKA = (
-    "{} is a Kafka topic: it is produced to and read, its settings are those of `topics "
-    "set-config`, and it is cleaned by `cleaner run`."
+    "{} is a Kafka topic: it has no subscriptions, ledgers and policies of Pulsar, and Pulsar's "
+    "clients do not reach it. `produce` and `read` publish and read, `topics set-config` changes "
+    "settings, `cleaner run` cleans, `topics delete-records` and `truncate-log` delete records."
 )
 IS_NOT_KAFKA = "{} is no Kafka topic: those are created with `topics create --cleanup-policy`."
 # The bytes that a search by time reads at once.

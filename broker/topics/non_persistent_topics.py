@@ -19,7 +19,7 @@ from ledgerfold.broker.topics.loaded_topic import TopicContext
 from ledgerfold.broker.topics.non_persistent_topic import NonPersistentTopic
 from ledgerfold.broker.topics.partitions import Partitions
 from ledgerfold.broker.topics.schemas import Schemas, owner_of
-from ledgerfold.storage.errors import NotAllowed, TopicExists, TopicNotFound, Unavailable
+from ledgerfold.storage.errors import NotAllowed, TopicExists, Unavailable
 from ledgerfold.storage.partition_names import parse_partition
 
 # Pulsar's default.
@@ -72,7 +72,7 @@ class NonPersistentTopics:
         parent = name if partition is None else partition.topic
         create = create and self._broker.settings.creates_topics
         if not create and not partitions.count(parent):
-            raise TopicNotFound(name)
+            raise partitions.not_found(name, self._broker.settings.creates_topics)
         return self._begin(name)
 
     def create(self, name: str, kafka: object = None) -> None:

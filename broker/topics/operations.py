@@ -47,8 +47,8 @@ async def truncate_topic(broker: Broker, name: str) -> None:
     """
     topic = await broker.topic(name, create=False, to_write=True)
     if topic.failure is not None:
-        # The disk has no room for publishers. Opening the log again cuts off the failed write, which
-        # may be all the space that the truncation needs: there may be no reserve.
+        # The disk is full, and may have no reserve. Opening the log again cuts off the failed
+        # write, which is enough space for the truncation.
         async with broker.kept_unloaded(name):
             pass
     async with _without_compaction(broker, name) as topic:

@@ -114,6 +114,17 @@ class Partitions:
         partition = parse_partition(name)
         return None if partition is None else self._metadata.partitioned_topic(partition.topic)
 
+    def not_found(self, name: str, creates_topics: bool) -> TopicNotFound:
+        """Returns the error of using a topic that does not exist, and is not created."""
+        partition = parse_partition(name)
+        if partition is not None and self._metadata.topic(partition.topic) is not None:
+            why = f"{partition.topic} is not partitioned: its message ids have no partition."
+            return TopicNotFound(name, why)
+        if creates_topics:
+            return TopicNotFound(name)
+        create = f"`ledgerfold topics create {shown_topic(name)}`"
+        return TopicNotFound(name, f"The broker creates no topics automatically: {create}.")
+
     # Checks.
 
     def check_creatable(self, name: str) -> None:
@@ -127,7 +138,7 @@ class Partitions:
         if partition is not None and not self.count(partition.topic):
             raise NotAllowed(
                 f"{name} is the name of a partition, and {partition.topic} is not partitioned. "
-                "Create the partitioned topic."
+                "`topics create-partitioned-topic` creates partitions."
             )
         self.check_usable(name)
 

@@ -282,8 +282,8 @@ class Stored:
             is_kafka = topic.HasField("kafka")
             if is_kafka and query.compacted:
                 raise NotAllowed(
-                    f"{topic.name} is a Kafka topic: it has no separate compacted view. Read it "
-                    "without compacted; cleaned records are removed for every reader."
+                    f"{topic.name} is a Kafka topic: it has no separate compacted view, "
+                    "because cleaned records are removed for every reader. Read it as it is."
                 )
             pieces = self._kafka_pieces(topic, query) if is_kafka else self._pieces(topic, query)
             offsets = narrowed(query, *offsets_of(topic)) if is_kafka else None

@@ -175,8 +175,8 @@ class Remote:
     def _kafka_parts(self, topic: str, query: Query) -> Iterator[RemotePart]:
         if query.compacted:
             raise NotAllowed(
-                f"{topic} is a Kafka topic: it has no separate compacted view. Read it without "
-                "compacted; cleaned records are removed for every reader."
+                f"{topic} is a Kafka topic: it has no separate compacted view, because cleaned "
+                "records are removed for every reader. Read it as it is."
             )
         log = self.call(kafka_pb2.DescribeLogRequest(topic=topic))
         first, end = narrowed(query, log.log_start_offset, _visible_end(log, query))

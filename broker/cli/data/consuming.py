@@ -24,7 +24,13 @@ from ledgerfold.broker.cli.output import message_printer, output
 from ledgerfold.broker.cli.start_positions import ID, parse_start, topic_of
 from ledgerfold.broker.cli.units import COUNT, parse_count
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag, together
-from ledgerfold.storage.errors import InvalidRequest, Timeout, TopicIsPartitioned, TopicNotFound
+from ledgerfold.storage.errors import (
+    InvalidRequest,
+    NotAllowed,
+    Timeout,
+    TopicIsPartitioned,
+    TopicNotFound,
+)
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client import Consumer, Message
@@ -61,6 +67,13 @@ _COMMON = together(
 def _consume(options: argparse.Namespace) -> None:
     from ledgerfold.broker.client import ConsumerType, InitialPosition
 
+    if not options.subscription:
+        raise InvalidRequest("--subscription must not be empty.")
+    if options.read_compacted and options.type in ("Shared", "Key_Shared"):
+        raise NotAllowed(
+            "--read-compacted works with --type Exclusive and Failover, and with `read`: one "
+            "client must read a compacted view in order."
+        )
     with client_of(options) as client:
         missing = _missing(options, options.topic)
         consumer = client.subscribe(
@@ -71,7 +84,7 @@ def _consume(options: argparse.Namespace) -> None:
             is_read_compacted=options.read_compacted,
         )
         if missing is not None:
-            print(f"Topic {missing} did not exist and was created.", file=sys.stderr)
+            print(f"Topic {missing.topic} did not exist and was created.", file=sys.stderr)
         partitions = client.get_topic_partitions(options.topic)
         has_more = functools.partial(_has_more, options, partitions, consumer)
         with message_printer(options) as show:
@@ -131,7 +144,8 @@ def _read(options: argparse.Namespace) -> None:
     topic = options.topic if isinstance(start, int) else topic_of(options.topic, start)
     if not options.create and (missing := _missing(options, topic)) is not None:
         # A reader would create the topic and wait without end.
-        raise TopicNotFound(missing, "--create creates it.")
+        is_named = topic == options.topic
+        raise TopicNotFound(missing.topic, "--create creates it.") if is_named else missing
     with client_of(options) as client:
         at_time = start if isinstance(start, int) else None
         at_id = None if isinstance(start, int) or options.offset is not None else start
@@ -150,15 +164,15 @@ def _read(options: argparse.Namespace) -> None:
                 show(message)
 
 
-def _missing(options: argparse.Namespace, topic: str) -> str | None:
-    """Returns the full name of the topic if it does not exist, else None."""
+def _missing(options: argparse.Namespace, topic: str) -> TopicNotFound | None:
+    """Returns the error of a topic that does not exist, else None."""
     with admin_of(options) as admin:
         try:
             admin.stats(topic)
         except TopicIsPartitioned:
             return None
         except TopicNotFound as error:
-            return error.topic
+            return error
     return None
 
 

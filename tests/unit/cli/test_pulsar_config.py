@@ -124,7 +124,7 @@ def test_settings_without_effect_are_reported() -> None:
 def test_automatic_topic_creation_can_be_switched_off() -> None:
     lab = BrokerLab()
     lab.broker.settings = configured(lab.broker.settings, {"allowAutoTopicCreation": "false"})
-    with pytest.raises(TopicNotFound):
+    with pytest.raises(TopicNotFound, match="`ledgerfold topics create "):
         lab.run(lab.broker.topic(TOPIC))
     lab.run(lab.broker.create_topic(TOPIC))
     assert lab.topic.name == TOPIC

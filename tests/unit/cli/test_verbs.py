@@ -64,11 +64,25 @@ def test_bytes_that_are_not_text(cli: Ledgerfold, topic: str) -> None:
     assert (row["value"], row["encoding"]) == ("/g==", "base64")
 
 
+def test_an_id_with_a_partition_on_a_topic_without(cli: Ledgerfold, topic: str) -> None:
+    assert cli("produce", topic, "-m", "x").code == 0
+    ran = cli("read", topic, "-m", "1:0:0", "--until-end")
+    assert ran.code == 3
+    assert "is not partitioned: its message ids have no partition." in ran.err
+
+
+def test_compacted_messages_are_read_by_one_client(cli: Ledgerfold, topic: str) -> None:
+    ran = cli("consume", topic, "-s", "s", "-t", "Shared", "--read-compacted")
+    assert ran.code == 1
+    assert "--read-compacted works with --type Exclusive" in ran.err
+    assert cli("consume", topic, "-s", "").code == 2
+
+
 def test_a_line_without_the_delimiter(cli: Ledgerfold, topic: str) -> None:
     """Named by its number; those before it are stored."""
     ran = cli("produce", topic, "-K", ":", stdin=b"a:1\nb\nc:3\n")
     assert ran.code == 2
-    assert "Line 2 has no ':'" in ran.err
+    assert "Line 2 has no ':': b (1 line before it published)." in ran.err
     assert values(cli("read", topic, "--until-end")) == ["1"]
 
 

@@ -104,7 +104,7 @@ def test_batches_are_bounded_and_lock_the_directory(directory: DataDirectory) ->
 
 def test_a_directory_in_use_is_refused(directory: DataDirectory) -> None:
     add(directory.ledger(), "a1")
-    with pytest.raises(DirectoryLocked, match=r"Read it through its broker \(url\)"):
+    with pytest.raises(DirectoryLocked, match=r"Read it through its broker \(--url; "):
         values(directory)
     directory.stop()
 
