@@ -11,6 +11,7 @@ including commas, unless -s is given. Ids are printed as by `read`.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -19,9 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ledgerfold.broker.cli.connecting import TOPIC, client_of
 from ledgerfold.broker.cli.output import FORMATS, message_id_text, row_printer
+from ledgerfold.broker.cli.tables import printable
 from ledgerfold.broker.cli.units import parse_count, parse_positive
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag, repeated
-from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
+from ledgerfold.storage.errors import InvalidRequest, KafkaError, LedgerfoldError
 from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.text import counted
 
@@ -100,7 +102,9 @@ def _from_line(options: argparse.Namespace, number: int, line: bytes) -> Outgoin
         return _with_empty(options, options.key, line)
     key, found, value = line.partition(os.fsencode(options.key_delimiter))
     if not found:
-        raise InvalidRequest(f"Line {number} has no {options.key_delimiter!r}: {line[:60]!r}.")
+        text = printable(os.fsdecode(line[:60]))
+        before = f"{counted(number - 1, 'line')} before it published"
+        raise InvalidRequest(f"Line {number} has no {options.key_delimiter!r}: {text} ({before}).")
     return _with_empty(options, os.fsdecode(key), value)
 
 
@@ -109,7 +113,13 @@ def _with_empty(options: argparse.Namespace, key: str | None, value: bytes) -> O
     return Outgoing(key, None if is_tombstone else value, options.event_time)
 
 
-@COMMANDS.verb("produce", "publish messages", TOPIC)
+@COMMANDS.verb(
+    "produce",
+    "publish messages",
+    TOPIC,
+    description="Publishes messages. Without -m, -f and --tombstone, each line of standard input "
+    "is a message.",
+)
 @repeated("-m --message --messages", "a message; may be repeated")
 @argument("-s --separator", "split each -m into messages at this separator")
 @repeated("-f --file --files", "a file that is one message; may be repeated", type=absolute_path)
@@ -136,7 +146,7 @@ def _with_empty(options: argparse.Namespace, key: str | None, value: bytes) -> O
 def _produce(options: argparse.Namespace) -> None:
     _check(options)
     properties = _properties(options)
-    with client_of(options) as client, _id_printer(options) as on_stored:
+    with client_of(options) as client, _id_printer(options) as on_stored, _plain_refusals(options):
         count = send_all(
             client.create_producer(options.topic, **_producer_options(options)),
             _outgoing(options),
@@ -144,6 +154,20 @@ def _produce(options: argparse.Namespace) -> None:
             on_stored=on_stored,
         )
     print(f"{counted(count, 'message')} published to {options.topic}", file=sys.stderr)
+
+
+@contextmanager
+def _plain_refusals(options: argparse.Namespace) -> Iterator[None]:
+    """Describes Kafka's refusal of records without a key by the options that give one."""
+    # The client warns of an error that flush() raises.
+    logging.getLogger("ledgerfold.broker.client.core.send_queue").setLevel(logging.ERROR)
+    try:
+        yield
+    except KafkaError as error:
+        if options.key is None and "without key" in error.message:
+            why = f"{options.topic} is a compacted Kafka topic: each record needs a key."
+            raise InvalidRequest(f"{why} Use -k or -K.") from error
+        raise
 
 
 def _producer_options(options: argparse.Namespace) -> dict[str, Any]:

@@ -74,6 +74,7 @@ def _set(options: argparse.Namespace) -> None:
 
 @argument("names NAME", "settings to reset", nargs="+")
 def _unset(options: argparse.Namespace) -> None:
+    _check_known(options.names, of_topic=bool(options.topic))
     admin_of(options).kafka.change_config(options.topic, unset=options.names)
 
 
@@ -111,10 +112,13 @@ def serve_config(options: argparse.Namespace) -> dict[str, str]:
     for text in options.kafka_config:
         if "=" in text and not Path(text).is_file():
             pairs = _settings_of([text])
-            _check_known(pairs)
-            found |= pairs
+            # A mistyped name of a log setting.
+            _check_known([name for name in pairs if name.startswith("log.")])
+            found |= _about_logs(text, pairs)
         else:
-            found |= _of_file(absolute_path(text))
+            path = absolute_path(text)
+            # Java reads property files in this encoding.
+            found |= _about_logs(path, read_properties(path.read_text("latin-1")))
     if found:
         from ledgerfold.broker.kafka.config.config import BrokerConfig
 
@@ -122,31 +126,31 @@ def serve_config(options: argparse.Namespace) -> dict[str, str]:
     return found
 
 
-def _of_file(path: Path) -> dict[str, str]:
-    # Java reads property files in this encoding.
-    pairs = read_properties(path.read_text("latin-1"))
+def _about_logs(source: object, pairs: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings of logs; prints how many others are ignored."""
     others = set(_others(pairs))
     if others:
         what = counted(len(others), "setting")
         # A mistyped name of a log setting should be noticed.
         named = ", ".join(sorted(name for name in others if name.startswith("log.")))
         ignored = f"ignored, {named} among them" if named else "ignored"
-        print(f"{path}: {what} not about logs, {ignored}", file=sys.stderr)
+        print(f"{source}: {what} not about logs, {ignored}", file=sys.stderr)
     return {name: text for name, text in pairs.items() if name not in others}
 
 
-def _check_known(pairs: Mapping[str, str]) -> None:
-    """Raises InvalidRequest for an unknown name. (In a file, settings not about logs are
-    ignored.)
-    """
-    for name in _others(pairs):
-        raise InvalidRequest(f"Kafka has no broker setting {name} for logs.")
+def _check_known(names: Iterable[str], *, of_topic: bool = False) -> None:
+    """Raises InvalidRequest for an unknown name."""
+    for name in _others(names, of_topic=of_topic):
+        of = "topic" if of_topic else "broker"
+        raise InvalidRequest(f"Kafka has no {of} setting {name} for logs.")
 
 
-def _others(pairs: Mapping[str, str]) -> list[str]:
+def _others(names: Iterable[str], *, of_topic: bool = False) -> list[str]:
     from ledgerfold.broker.kafka.config.broker_settings import BROKER_SETTINGS
+    from ledgerfold.broker.kafka.config.topic_settings import TOPIC_SETTINGS
 
-    return [name for name in pairs if name not in BROKER_SETTINGS]
+    known = TOPIC_SETTINGS if of_topic else BROKER_SETTINGS
+    return [name for name in names if name not in known]
 
 
 def _settings_of(given: Iterable[str]) -> dict[str, str]:

@@ -58,6 +58,12 @@ def test_a_mistyped_name_is_reported(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == told
 
 
+def test_a_single_setting_of_another_part_is_ignored(capsys: pytest.CaptureFixture[str]) -> None:
+    assert config("num.network.threads=3", "log.roll.hours=5") == {"log.roll.hours": "5"}
+    told = "num.network.threads=3: 1 setting not about logs, ignored\n"
+    assert capsys.readouterr().err == told
+
+
 def test_the_last_of_several_values_counts(path: Path) -> None:
     assert config(path, "log.roll.hours=5")["log.roll.hours"] == "5"
     assert config("log.roll.hours=5", path)["log.roll.hours"] == "1"
@@ -65,7 +71,7 @@ def test_the_last_of_several_values_counts(path: Path) -> None:
 
 
 def test_invalid_settings_are_reported_before_the_start(path: Path, tmp_path: Path) -> None:
-    """A single name is meant; values are checked in Kafka's words."""
+    """A single name of a log setting is meant; values are checked in Kafka's words."""
     with pytest.raises(InvalidRequest, match=r"no broker setting log\.roll\.days"):
         config("log.roll.days=5")
     with pytest.raises(KafkaError, match="Value must be at least 1"):

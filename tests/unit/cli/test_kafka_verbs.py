@@ -113,8 +113,18 @@ def test_a_log_is_truncated(cli: Ledgerfold, kafka: str) -> None:
 
 def test_a_record_without_a_key_is_refused(cli: Ledgerfold, untouched: str) -> None:
     ran = cli("produce", untouched, "-m", "x")
-    assert ran.code == 1
-    assert "Compacted topic cannot accept message without key in topic partition" in ran.err
+    """It is told once, in the words of the command line."""
+    assert (ran.code, ran.out) == (2, "")
+    (line,) = ran.err.splitlines()
+    assert line.endswith("is a compacted Kafka topic: each record needs a key. Use -k or -K.")
+
+
+@pytest.mark.parametrize("of", [["topics"], ["cleaner"]])
+def test_an_unknown_setting_cannot_be_reset(cli: Ledgerfold, kafka: str, of: list[str]) -> None:
+    topic = [kafka] if of == ["topics"] else []
+    ran = cli(*of, "unset-config", *topic, "no.such")
+    assert ran.code == 2
+    assert "setting no.such for logs" in ran.err
 
 
 # settings
