@@ -1,7 +1,19 @@
-"""The command line as `python -m ledgerfold`, without the installed script."""
+"""The command `ledgerfold`, also as `python -m ledgerfold`.
+
+It loads nothing before it handles an interruption.
+"""
 
 import sys
 
-from ledgerfold.broker.cli.main import main
 
-sys.exit(main())
+def main() -> int:
+    """Runs the command line. Returns its exit code."""
+    try:
+        from ledgerfold.broker.cli.main import main as run
+    except KeyboardInterrupt:
+        return 130
+    return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

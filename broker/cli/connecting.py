@@ -57,8 +57,10 @@ def credentials_of(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def token_in(text: str) -> str:
-    """Returns a token given as such, or as `file:PATH`. Raises OSError."""
+    """Returns a token given as such, or as `file:PATH`. Raises OSError, InvalidRequest."""
     if not text.startswith(TOKEN_FILE):
+        if os.path.isfile(text):
+            raise InvalidRequest(f"{text} is a file, not a token: give --token {TOKEN_FILE}{text}.")
         return text
     return Path(text.removeprefix(TOKEN_FILE).removeprefix("//")).read_text().strip()
 

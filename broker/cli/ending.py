@@ -11,9 +11,31 @@ ended
 from __future__ import annotations
 
 import signal
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ledgerfold.storage.files import Files
+
+
+@contextmanager
+def written_aside(path: Path, files: Files) -> Iterator[None]:
+    """Removes the file that replaces `path` if the block does not end. Raises FileNotFoundError."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"The folder {path.parent} does not exist.")
+    with Interrupts(signal.SIGTERM):
+        try:
+            yield
+        except BaseException as error:
+            files.remove(files.aside(path))
+            if isinstance(error, KeyboardInterrupt):
+                print(f"ledgerfold: {path} was not written. Export it again.", file=sys.stderr)
+            raise
 
 
 class Interrupts:

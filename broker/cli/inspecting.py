@@ -12,6 +12,7 @@ from ledgerfold.broker.cli.connecting import admin_of
 from ledgerfold.broker.cli.output import ANSWER, ROWS, content, print_object, print_rows
 from ledgerfold.broker.cli.units import parse_moment_ms, parse_time_ms
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag
+from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.message_ids import id_text
 from ledgerfold.storage.paths import absolute_path
 
@@ -94,11 +95,14 @@ def _whole_entries(path: Path) -> Iterator[tuple[Any, int, bytes, list[int]]]:
     and offset.
     """
     from ledgerfold.storage.deletion_vector import DeletionVector, place_of
-    from ledgerfold.storage.entry import verify_sections
+    from ledgerfold.storage.entry import FORMAT_VERSION, verify_sections
     from ledgerfold.storage.names import deletion_vector_path
     from ledgerfold.storage.segment import scan_headers
 
     content, beside = path.read_bytes(), Path(deletion_vector_path(str(path)))
+    # The version of the first entry, after its checksum.
+    if content and content[4:5] not in [bytes([each]) for each in range(1, FORMAT_VERSION + 1)]:
+        raise InvalidRequest(f"{path} is no segment file: those are ledgers/N/N.log of a broker.")
     vector = None
     if beside != path and beside.exists():
         vector = DeletionVector.parse(beside.read_bytes(), str(beside))

@@ -149,13 +149,26 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _advice(why: str) -> str:
+    """Returns what to do if no connection was made. `why`: gRPC's words."""
+    if "CERTIFICATE_VERIFY_FAILED" in why:
+        return "--tls-trust-certs FILE names the authorities that signed the broker's certificate."
+    if "Tls handshake failed" in why:
+        return "Does it use TLS? Without TLS, give HOST:PORT, without ledgerfold+ssl://."
+    if "Failed parsing HTTP/2" in why:
+        return (
+            "Something answers there, but not in this protocol. Is it the port of --listen, and "
+            "not of Pulsar's protocol, of the admin API or of another program?"
+        )
+    if "Socket closed" in why or "Connection reset" in why:
+        return "Does it use TLS? Then give ledgerfold+ssl://HOST:PORT."
+    return "Is it running? `ledgerfold serve --data DIR` starts one; --url names another."
+
+
 def _sentence(error: LedgerfoldError | OSError, options: argparse.Namespace) -> str:
     """Describes an error: what happened, where, and what to do."""
     if isinstance(error, Unavailable):
-        return (
-            f"The broker at {options.url} does not answer: {error}\n"
-            "Is it running? `ledgerfold serve --data DIR` starts one; --url names another."
-        )
+        return f"The broker at {options.url} does not answer: {error}\n{_advice(str(error))}"
     if isinstance(error, ServiceError):
         return f"The broker at {options.url}: {error}"
     if isinstance(error, OSError) and error.filename is not None:

@@ -23,7 +23,7 @@ from ledgerfold.storage.text import counted
 
 if TYPE_CHECKING:
     from ledgerfold.storage.files import Files
-    from ledgerfold.storage.lock import DirectoryLock
+    from ledgerfold.storage.lock import DirectoryLock, ReadLock
     from ledgerfold.storage.repair.steps import RepairPlan, Step
     from ledgerfold.storage.repair.survey import Survey
     from ledgerfold.storage.repair.verify import Finding
@@ -48,7 +48,10 @@ def _verify(options: argparse.Namespace) -> int:
     from ledgerfold.storage.repair.verify import findings, totals
 
     began = time.monotonic()
-    with _locked(options.data) as lock:
+    from ledgerfold.storage.lock import ReadLock
+
+    _check_is_data(options.data)
+    with ReadLock(options.data) as lock:
         survey = _survey(options.data, _stored(options.data), lock)
         found, summary = [*findings(survey), *_repairs(options.data)], str(totals(survey))
     _print(options, map(_row, found))
@@ -139,16 +142,24 @@ def _loss(steps: list[Step]) -> str:
 # -- the directory ---------------------------------------------------------------------------
 
 
+def _check_is_data(data: Path) -> None:
+    """Raises FileNotFoundError."""
+    from ledgerfold.storage.names import ledgers_dir, metadata_dir
+
+    if not data.exists():
+        raise FileNotFoundError(f"{data} does not exist.")
+    if not (metadata_dir(data).is_dir() or ledgers_dir(data).is_dir()):
+        missing = str(metadata_dir(data))
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), missing)
+
+
 @contextmanager
 def _locked(data: Path) -> Iterator[DirectoryLock]:
     """Locks the directory. Raises DirectoryLocked, which names the owner, and FileNotFoundError."""
     from ledgerfold.storage.lock import DirectoryLock
-    from ledgerfold.storage.names import ledgers_dir, metadata_dir
     from ledgerfold.version import __version__
 
-    if not (metadata_dir(data).is_dir() or ledgers_dir(data).is_dir()):
-        missing = str(metadata_dir(data))
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), missing)
+    _check_is_data(data)
     with DirectoryLock(data, __version__) as lock:
         yield lock
 
@@ -160,7 +171,7 @@ def _stored(data: Path) -> StoredPairs:
     return read_pairs(metadata_dir(data))
 
 
-def _survey(data: Path, stored: StoredPairs, lock: DirectoryLock) -> Survey:
+def _survey(data: Path, stored: StoredPairs, lock: DirectoryLock | ReadLock) -> Survey:
     from ledgerfold.storage.repair.survey import take
 
     return take(

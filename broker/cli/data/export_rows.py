@@ -17,14 +17,13 @@ import argparse
 import csv
 import io
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ledgerfold.broker.cli.connecting import TOPIC, refuse_url
 from ledgerfold.broker.cli.data import export_kafka
-from ledgerfold.broker.cli.ending import Interrupts
+from ledgerfold.broker.cli.ending import written_aside
 from ledgerfold.broker.cli.output import content, to_json
 from ledgerfold.broker.cli.verbs import argument, flag, repeated, together
 from ledgerfold.storage.errors import InvalidRequest
@@ -106,15 +105,11 @@ def _export(options: argparse.Namespace, encode: Callable[[Batches], Iterator[by
             rows += len(batch)
             yield batch
 
-    with Interrupts(signal.SIGTERM):
-        try:
+    try:
+        with written_aside(path, files):
             replace_file(path, encode(count()), files)
-        except BaseException:
-            files.remove(files.aside(path))
-            print(f"ledgerfold: {path} was not written. Export it again.", file=sys.stderr)
-            raise
-        finally:
-            batches.close()
+    finally:
+        batches.close()
     print(f"{counted(rows, 'message')} exported to {path}", file=sys.stderr)
 
 

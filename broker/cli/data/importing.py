@@ -104,7 +104,8 @@ class _Import:
                 message = message_of_row(row, rules)
             except InvalidRequest as error:
                 if not self.skips:
-                    raise
+                    what = "Correct the line, or use --on-error skip."
+                    raise InvalidRequest(f"{error} {what}") from error
                 print(f"ledgerfold: {error} The row is skipped.", file=sys.stderr)
                 self.skipped += 1
                 self.read += 1

@@ -16,7 +16,7 @@ import signal
 import sys
 
 from ledgerfold.broker.cli.connecting import TOPIC, refuse_url
-from ledgerfold.broker.cli.ending import Interrupts
+from ledgerfold.broker.cli.ending import Interrupts, written_aside
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.paths import absolute_path
@@ -45,14 +45,11 @@ def _export(options: argparse.Namespace) -> None:
     if path.exists() and not (options.overwrite and path.is_file()):
         raise InvalidRequest(f"{path} exists: give another name, or --overwrite for a file.")
     files = Files(attempt=os.getpid())
-    with Interrupts(signal.SIGTERM):
-        try:
-            with archive_of(options.data, topic, WallClock().now_ms()) as blocks:
-                replace_file(path, blocks, files)
-        except BaseException:
-            files.remove(files.aside(path))
-            print(f"ledgerfold: {path} was not written. Export it again.", file=sys.stderr)
-            raise
+    with (
+        written_aside(path, files),
+        archive_of(options.data, topic, WallClock().now_ms()) as blocks,
+    ):
+        replace_file(path, blocks, files)
     print(f"{topic} exported to {path}: {path.stat().st_size:,} bytes", file=sys.stderr)
 
 
@@ -66,12 +63,16 @@ def _import(options: argparse.Namespace) -> None:
     from ledgerfold.broker.common.settings import BrokerSettings
     from ledgerfold.broker.server.data_directory import held, recovered
     from ledgerfold.storage.files import REAL
+    from ledgerfold.storage.names import SNAPSHOT_RECORDS
     from ledgerfold.storage.topic_archive import TopicImport
 
     refuse_url(options, "topics import")
     data, path = options.data, absolute_path(options.file)
     if not path.is_file():
         raise FileNotFoundError(2, os.strerror(2), str(path))
+    with path.open("rb") as file:
+        if file.read(len(SNAPSHOT_RECORDS)) != SNAPSHOT_RECORDS.encode():
+            raise InvalidRequest(f"{path} is no topic archive: `topics export` writes those.")
     data.mkdir(parents=True, exist_ok=True)
     settings = BrokerSettings(data_dir=data)
     with Interrupts(signal.SIGTERM), held(data) as (metadata, lock):

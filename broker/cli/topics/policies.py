@@ -97,8 +97,12 @@ _add_removal("compaction-threshold", "inherit the threshold", "compaction_thresh
 
 
 @POLICIES.verb("set-retention", "retain raw data that every cursor has passed")
-@argument("-t --time", "3d; -1: no limit", **LIMIT_TIME, required=True)
-@argument("-s --size", "10G; -1: no limit", **LIMIT_SIZE, required=True)
+@argument(
+    "-t --time", "3d; a number without a unit: seconds; -1: no limit", **LIMIT_TIME, required=True
+)
+@argument(
+    "-s --size", "10G; a number without a unit: bytes; -1: no limit", **LIMIT_SIZE, required=True
+)
 def _set_retention(options: argparse.Namespace) -> None:
     _set(options, retention_ms=options.time, retention_bytes=options.size)
 
@@ -140,7 +144,13 @@ _add_removal("compaction-strategy", "inherit the strategy", "compaction_strategy
 
 
 @POLICIES.verb("set-message-ttl", "expire messages older than this")
-@argument("-t -ttl --ttl --messageTTL", "100, 10m, 3d; 0: never", **TIME, dest="ttl", required=True)
+@argument(
+    "-t -ttl --ttl --messageTTL",
+    "100 (seconds), 10m, 3d; 0: never",
+    **TIME,
+    dest="ttl",
+    required=True,
+)
 def _set_ttl(options: argparse.Namespace) -> None:
     _set(options, message_ttl_ms=options.ttl)
 

@@ -34,7 +34,10 @@ _START = argument(
     f"-m --message-id earliest|latest|{ID}", "start after this message", default="latest"
 )
 _AGE = argument(
-    "-t --expire-time", "expire messages published longer ago: 100, 10m, 3d", **TIME, required=True
+    "-t --expire-time",
+    "expire messages published longer ago: 100 (seconds), 10m, 3d",
+    **TIME,
+    required=True,
 )
 COMMANDS = Verbs()
 VERBS = COMMANDS.command(

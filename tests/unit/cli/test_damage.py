@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,11 +135,27 @@ def test_the_output_as_a_table(data: Path) -> None:
     assert advice.startswith("`ledgerfold repair ")
 
 
+def test_a_read_only_directory_is_verified(data: Path) -> None:
+    """A broker says why it cannot serve it; both change nothing."""
+    mount = ["mount", "-o", "bind,ro", str(data), str(data)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("needs leave to mount")
+    try:
+        assert ledgerfold("verify", str(data)).code == 0
+        ran = ledgerfold("serve", "--data", str(data), "--listen", "127.0.0.1:0")
+        assert ran.code == 1
+        assert "ead-only file system" in ran.err
+        assert "health of the disk" not in ran.err
+    finally:
+        subprocess.run(["umount", str(data)], check=True)
+
+
 def test_missing_files_and_files_in_use(data: Path, tmp_path: Path) -> None:
     """Neither is created, nor opened beside its owner."""
     for verb in ("verify", "repair"):
         ran = ledgerfold(verb, str(tmp_path / "elsewhere"))
         assert (ran.code, ran.out) == (3, "")
+        assert f"{tmp_path / 'elsewhere'} does not exist." in ran.err
         assert not (tmp_path / "elsewhere").exists()
         with DirectoryLock(data, "9.9"):
             ran = ledgerfold(verb, str(data))

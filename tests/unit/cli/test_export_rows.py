@@ -109,7 +109,14 @@ def test_an_export_that_fails_leaves_nothing(
     code, _ = export(data, kind)
     assert code == 6
     assert files(data) == ["data"]
-    assert "was not written. Export it again." in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "is damaged at byte" in line
+
+
+def test_a_missing_folder_is_named(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = data.parent / "none"
+    assert main(["export", "csv", "t", str(folder / "x.csv"), "--data", str(data)]) == 3
+    assert capsys.readouterr().err == f"ledgerfold: The folder {folder} does not exist.\n"
 
 
 def test_an_interrupted_export_leaves_nothing(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -294,6 +294,7 @@ def test_rows_before_an_invalid_one_are_imported(cli: Ledgerfold, topic: str) ->
     ran = cli("import", "-", "--format", "jsonl", "--key", "id", "--topic", topic, stdin=text)
     assert ran.code == 2
     assert "Line 3 is not valid JSON" in ran.err
+    assert "Correct the line, or use --on-error skip." in ran.err
     assert "Imported before it: 2 rows. To continue, add --skip-rows 2 to the" in ran.err
     assert [row["key"] for row in cli("read", topic, "--until-end").rows] == ["1", "2"]
     mended = text.replace(b"oops", b'{"id": 3}')

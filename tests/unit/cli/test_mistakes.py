@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
+from ledgerfold import __main__
 from ledgerfold.broker.cli.main import make_parser
 from tests.support.command_line import ledgerfold
 
@@ -52,6 +56,32 @@ def test_no_hint_without_a_typing_error() -> None:
 def test_the_url_is_accepted_at_any_level(arguments: list[str]) -> None:
     """The last one counts."""
     assert make_parser().parse_args(arguments).url == "h:1"
+
+
+def test_a_file_given_as_a_token(tmp_path: Path) -> None:
+    (tmp_path / "t").touch()
+    ran = ledgerfold("info", "--token", str(tmp_path / "t"))
+    assert ran.code == 2
+    assert f"give --token file:{tmp_path / 't'}" in ran.err
+
+
+def test_a_file_that_is_no_archive(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("text")
+    ran = ledgerfold("topics", "import", str(other), "--data", str(tmp_path / "data"))
+    assert (ran.code, (tmp_path / "data").exists()) == (2, False)
+    assert f"{other} is no topic archive" in ran.err
+
+
+def test_an_early_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    """During the imports, too."""
+
+    class Interrupted(dict[str, object]):
+        def __getattr__(self, name: str) -> object:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "ledgerfold.broker.cli.main", Interrupted())
+    assert __main__.main() == 130
 
 
 def test_a_name_that_is_not_text_is_rejected() -> None:
