@@ -69,7 +69,7 @@ def test_the_job(tmp_path: Path) -> None:
     test.write_text((EXAMPLES / "test_prices.py").read_text())
     assert "1 passed" in run("-m", "pytest", "-q", "-p", "no:cacheprovider", folder=tmp_path)
     job = (EXAMPLES / "ci.yml").read_text()
-    assert "pip install pytest ledgerfold" in job
+    assert "pip install pytest ./ledgerfold" in job
     assert "ledgerfold doctor" in job
 
 

@@ -27,7 +27,7 @@ class Verdict(Enum):
 
     DIRTY = "dirtier than min.cleanable.dirty.ratio"
     OVERDUE = "beyond max.compaction.lag.ms"
-    EMPTY = "nothing that is clean or can be"
+    EMPTY = "no record is clean or can be cleaned: `topics roll` ends the active segment"
     NOTHING_CLEANABLE = "beyond max.compaction.lag.ms, but nothing can be cleaned"
     CLEAN_ENOUGH = "not dirtier than min.cleanable.dirty.ratio"
 
