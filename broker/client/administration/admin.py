@@ -32,6 +32,7 @@ from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.streams.credentials import credentials_of
 from ledgerfold.broker.client.streams.forks import invalidate_after_fork
 from ledgerfold.rpc_errors import error_from_rpc
+from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import admin_pb2, data_pb2, records_pb2
 
 
@@ -88,12 +89,19 @@ class Admin(
 
     # Topics.
 
-    def create_topic(self, topic: str, *, kafka: Mapping[str, str] | None = None) -> None:
+    def create_topic(
+        self, topic: str, *, kafka: Mapping[str, str] | None = None, **others: object
+    ) -> None:
         """Creates a topic; with `kafka` (settings by Kafka's names, or an empty mapping) a Kafka
         topic.
 
-        Raises TopicExists, KafkaError (INVALID_CONFIG).
+        Raises TopicExists, KafkaError (INVALID_CONFIG), InvalidRequest for `others`.
         """
+        if others:
+            raise InvalidRequest(
+                f"create_topic has no argument {next(iter(others))[:100]}. Arguments: topic, "
+                "kafka. create_partitioned_topic creates partitions."
+            )
         self._call(admin_pb2.CreateTopicRequest(topic=topic, kafka=_kafka_config(kafka)))
 
     def delete_topic(self, topic: str, *, force: bool = False) -> None:

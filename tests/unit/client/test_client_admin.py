@@ -94,3 +94,8 @@ def test_the_import_loads_no_data_client() -> None:
         "ledgerfold.broker.client.sync.client",
         "rocksdict",
     }
+
+
+def test_a_topic_is_not_created_with_partitions(admin: Admin) -> None:
+    with pytest.raises(InvalidRequest, match="create_partitioned_topic creates partitions"):
+        admin.create_topic("t", partitions=3)
