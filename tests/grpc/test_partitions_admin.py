@@ -273,7 +273,7 @@ def test_partitioned_topics_on_the_command_line(
 
 def test_errors_suggest_what_to_do(admin: Admin, t: str) -> None:
     admin.create_partitioned_topic(t, 2)
-    with pytest.raises(LedgerfoldError, match="delete it as a partitioned topic"):
+    with pytest.raises(LedgerfoldError, match="use `topics delete-partitioned-topic`"):
         admin.delete_topic(t)
     with pytest.raises(LedgerfoldError, match=r"Name a partition, .*-partition-0"):
         admin.stats(t)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from ledgerfold.storage.errors import LedgerfoldError
 from tests.simulation.boundaries import stop_clock
 from tests.simulation.connections import call
 from tests.simulation.kafka_clients import KafkaProducer, read_once
+from tests.simulation.kafka_life import KafkaLife
 from tests.simulation.key_value import RETRY_S
 from tests.simulation.operation import operation
 
@@ -191,6 +193,8 @@ def kafka_boundary(actors: Actors, random: Random) -> None:
     limits = [int(config[each]) for each in _AGES if each in config]
     due = [time_ms + limit for time_ms in times for limit in limits]
     due += [each.time_ms + each.delete_retention_ms for each in life.rounds[-2:]]
+    ends = _ends_of_retention(life) if random.random() < 0.5 else []
+    due = [each for each in ends if each > world.clock.now_ms() + 1] or due
     due = sorted({each for each in due if each > world.clock.now_ms() + 1})
     if due:
         stop_clock(world, random.choice(due[:4]) + random.choice((-1, 0, 0, 1, 1)))
@@ -205,6 +209,19 @@ def kafka_boundary(actors: Actors, random: Random) -> None:
             return turn.deleted_segments
 
         _ask(actors, "boundary", look)
+
+
+def _ends_of_retention(life: KafkaLife) -> list[int]:
+    """Returns when retention.ms ends for each segment that is not the last."""
+    log = life.record.kafka
+    limit_ms = int(log.config.get("retention.ms", "-1"))
+    if limit_ms < 0:
+        return []
+    youngest = [
+        max((life.at[at].timestamp_ms for at in life.at if begin <= at < end), default=0)
+        for begin, end in pairwise(each.base_offset for each in log.segments)
+    ]
+    return [each + limit_ms for each in youngest]
 
 
 @operation

@@ -381,6 +381,8 @@ class KafkaLog:
         """Deletes the files of unreferenced ledgers. The store retries those that it cannot remove
         now.
         """
+        if not ledger_ids:
+            return
         try:
             await self._files.in_thread(functools.partial(self._store.delete_all_files, ledger_ids))
         except DiskFailure as error:

@@ -201,9 +201,9 @@ def test_failover_consumers_are_notified_of_their_state() -> None:
     async def test(broker: TopicsInMemory, channel: grpc.aio.Channel) -> None:
         one, two = Stream(channel), Stream(channel)
         failover = data_pb2.SUBSCRIPTION_TYPE_FAILOVER
-        await one.open(type=failover)
+        await one.open(type=failover, consumer_name="one")
         assert (await one.read()).active is True
-        await two.open(type=failover)
+        await two.open(type=failover, consumer_name="two")
         response = await two.read()
         assert response.HasField("active")
         assert response.active is False
