@@ -58,6 +58,7 @@ THEMES = (
     ("kafka_clean", "kafka_roll", "unload", "slow_call"),
     ("kafka_clean", "kill_broker", "lose_power"),
     ("kafka_retain", "kafka_log_start", "kafka_config", "kafka_roll", "kafka_read"),
+    ("kafka_boundary", "kafka_config", "kafka_roll"),
     ("fail_call", "kafka_clean", "unload", "fill_disk"),
     ("lose_power", "kafka_roll", "slow_call"),
 )
