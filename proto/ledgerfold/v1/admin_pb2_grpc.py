@@ -526,8 +526,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AddFault(self, request, context):
-        """Moves a subscription, forwards or backwards. Its consumers are disconnected and reconnect.
-        Adds a rule by which the broker fails on purpose, for tests of clients. FAILED_PRECONDITION (NOT_ALLOWED) for this and
+        """Adds a rule by which the broker fails on purpose, for tests of clients. FAILED_PRECONDITION (NOT_ALLOWED) for this and
         the following three, unless the broker was started with `serve --allow-faults`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -556,7 +555,8 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ResetCursor(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Moves a subscription, forwards or backwards. Its consumers are disconnected and reconnect.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')

@@ -78,6 +78,7 @@ def test_nothing_is_stored(lab: BrokerLab) -> None:
     assert lab.metadata.topics() == []
     assert lab.metadata.producers(NAME) == lab.metadata.cursors(NAME) == []
     assert (topic.messages_in, topic.entries_in) == (1, 1)
+    assert subscription.backlog_entries() == 0
 
 
 def test_duplicates_are_not_detected_and_invalid_entries_are_refused(lab: BrokerLab) -> None:
