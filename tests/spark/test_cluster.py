@@ -18,6 +18,7 @@ from tests.model.strategy_model import Message
 from tests.support.compaction import LogBuilder
 from tests.support.compactor_process import CompactorProcess
 from tests.support.spark_cluster import SparkCluster
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 # Spark repeats a task as soon as it takes longer than one that has ended.
@@ -99,8 +100,8 @@ def test_speculative_tasks_write_the_same_files(
     plan: CompactionPlan = log.plan(105)
     call = remote.stub.Run(RunRequest(plan=plan), timeout=120)
     assert next(call).HasField("progress")
-    stopped = cluster.python_of(cluster.executors()[0])
-    assert stopped
+    # Both may still be starting their Python.
+    stopped = wait_until(cluster.busy_python, "Python on an executor")
     for each in stopped:
         os.kill(each, signal.SIGSTOP)
     try:

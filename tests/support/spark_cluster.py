@@ -100,3 +100,7 @@ class SparkCluster:
         for pid in found:
             found += [each for each in marked(self.mark) if parent(each) == pid]
         return found[1:]
+
+    def busy_python(self) -> list[int]:
+        """The Python processes of an executor that has any, or none."""
+        return next(filter(None, map(self.python_of, self.executors())), [])

@@ -104,11 +104,11 @@ class ClientCore:
         try:
             core = await opening
         except asyncio.CancelledError:
-            if opening.cancelled() and self.is_closed:
+            if not _is_cancelled():
                 raise AlreadyClosed("The client is closed.") from None
             if not opening.cancelled() and opening.exception() is None:
-                # The caller was cancelled while it was opened: nothing else refers to it.
-                await opening.result().shut_down()
+                # Nothing else refers to it. The broker's answer frees its name.
+                await opening.result().close()
             raise
         finally:
             self._opening.discard(opening)
@@ -191,6 +191,12 @@ class ClientCore:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+
+def _is_cancelled() -> bool:
+    """Returns whether the caller was cancelled, not only what it awaits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _source_of(config: ConsumerConfig) -> TopicSource:

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.client import ConsumerType, InitialPosition, MessageId
+from ledgerfold.broker.client import (
+    ConsumerType,
+    InitialPosition,
+    MessageId,
+    ProducerAccessMode,
+)
 from ledgerfold.broker.client.asyncio_client.client import Client
 from ledgerfold.broker.client.core.producer_core import ProducerCore
 from ledgerfold.storage.errors import AlreadyClosed, InvalidRequest, Overloaded, Timeout
@@ -250,6 +255,29 @@ def test_a_producer_is_closed_if_its_opening_is_cancelled(
         monkeypatch.undo()
         # Its name is free.
         await client.create_producer("t", "me")
+
+    play(scenario)
+
+
+def test_cancelling_an_opening_while_the_client_closes_raises_cancelled_error() -> None:
+    """The cancellation is passed on, not reported as an error of the client.
+
+    The command line printed that error for an interrupted `produce`. No test had cancelled and
+    closed at the same time.
+    """
+
+    async def scenario(broker: FakeBroker, client: Client) -> None:
+        await client.create_producer("t", access_mode=ProducerAccessMode.Exclusive)
+        other = Client(broker.address)
+        waiting = asyncio.create_task(
+            other.create_producer("t", access_mode=ProducerAccessMode.WaitForExclusive)
+        )
+        while not other._core._opening:  # noqa: ASYNC110 - the client has no event for it
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await other.close()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
 
     play(scenario)
 
