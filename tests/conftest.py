@@ -27,6 +27,7 @@ from tests.links import check_links
 check_links(Path(__file__).resolve().parent.parent)
 
 from tests.cases.ledgerfold import ALLOWED as CASES_ALLOWED  # noqa: E402
+from tests.side_by_side import PART_MARKS, PROCESS_FOLDERS, parts_of  # noqa: E402
 from tests.support.broker_process import BrokerProcess  # noqa: E402
 from tests.support.compactor_process import CompactorProcess  # noqa: E402
 from tests.support.process_guard import no_processes  # noqa: E402
@@ -53,9 +54,8 @@ def has_java() -> bool:
     return bool(shutil.which("java") or (home and Path(home, "bin", "java").exists()))
 
 
-# Fixtures and folders of tests/ that start processes.
+# Fixtures that start processes.
 PROCESS_FIXTURES = frozenset({"broker_process", "shared_broker", "compactor", "worker", "url"})
-PROCESS_FOLDERS = ("conformance", "crash", "grpc", "pulsar", "spark")
 # Strategies in a test module: broker and compactor may load them.
 ALLOWED = ("--allow-strategy=shop:Best", "--allow-strategy=shop:Worst")
 NOT_FAST = ("process", "spark", "slow")
@@ -87,10 +87,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # First, so that `-m "not spark"` sees the marks that are added here.
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
+        folder = item.path.relative_to(TESTS).parts[0]
         if "compactor" in fixtures:
             item.add_marker(pytest.mark.spark)
-        if fixtures & PROCESS_FIXTURES or item.path.relative_to(TESTS).parts[0] in PROCESS_FOLDERS:
+        if fixtures & PROCESS_FIXTURES or folder in PROCESS_FOLDERS:
             item.add_marker(pytest.mark.process)
+        held = frozenset(filter(item.get_closest_marker, PART_MARKS))
+        if len(parts_of(folder, held)) != 1:
+            raise pytest.UsageError(
+                f"No part of the whole suite runs {item.nodeid} with its marks: move it to another "
+                "folder, or change tests/side_by_side.py."
+            )
         if item.get_closest_marker("spark") and not has_java():
             item.add_marker(pytest.mark.skip(reason="needs Java 17 or newer"))
         if item.get_closest_marker("slow") and config.getoption("--skip-slow"):

@@ -12,6 +12,7 @@ ends the processes that it started, and no further part begins.
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import signal
@@ -19,25 +20,50 @@ import subprocess
 import sys
 import threading
 import time
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType
 from typing import TextIO
 
+# The folders of tests/ whose tests all start processes. Other tests cannot use Spark.
+PROCESS_FOLDERS = ("conformance", "crash", "grpc", "pulsar", "spark")
+PART_MARKS = ("spark", "process", "alone")
 _PROCESS = "process and not spark and not alone"
-# The arguments of each pytest.
+# The arguments of each pytest. Importing all test modules takes ten seconds, so each imports only
+# the folders that may have tests for it. tests/conftest.py checks that no part leaves a test out.
 STAGES = (
     {
-        "spark": ["-m", "spark and not alone"],
+        "spark": ["-m", "spark and not alone", *(f"tests/{each}" for each in PROCESS_FOLDERS)],
         "grpc": ["-m", _PROCESS, "tests/grpc"],
         "process": ["-m", _PROCESS, "--ignore=tests/grpc"],
-        "rest": ["-m", "not process and not spark and not alone"],
+        "rest": [
+            *("-m", "not process and not spark and not alone"),
+            *(f"--ignore=tests/{each}" for each in PROCESS_FOLDERS),
+        ],
     },
-    {"alone": ["-m", "alone"]},
+    {"alone": ["-m", "alone", "tests/torture"]},
 )
 # For one pytest and its children: a Spark, another one in a separate process, brokers.
 PART_BYTES = 3 * 1024**3
 _NAME_WIDTH = max(len(name) for stage in STAGES for name in stage)
 _SEPARATOR = " | "
+
+
+@functools.cache
+def parts_of(folder: str, held: frozenset[str]) -> list[str]:
+    """Returns the parts that run a test in this folder of tests/ with these of PART_MARKS.
+
+    >>> parts_of("crash", frozenset({"process"}))
+    ['process']
+    """
+    marks = {each: each in held for each in PART_MARKS}
+    found = []
+    for name, (_, expression, *where) in ChainMap(*STAGES).items():
+        paths = [each for each in where if not each.startswith("--ignore=")]
+        is_collected = not paths or f"tests/{folder}" in paths
+        if is_collected and f"--ignore=tests/{folder}" not in where and eval(expression, {}, marks):
+            found.append(name)
+    return found
 
 
 class Part:

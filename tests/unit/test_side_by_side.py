@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import itertools
 import signal
 import threading
 from pathlib import Path
 
 import pytest
 
-from tests.side_by_side import STAGES, run
+from tests.side_by_side import parts_of, run
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.process
@@ -40,15 +39,24 @@ def arguments(folder: Path, test: str) -> list[str]:
     return ["--rootdir", str(folder), "-c", str(folder / "pytest.ini"), str(folder)]
 
 
-@pytest.mark.parametrize("is_grpc", [False, True])
-def test_each_test_belongs_to_one_part(is_grpc: bool) -> None:
-    """Tests any marks, in tests/grpc and elsewhere."""
-    parts = [arguments for stage in STAGES for arguments in stage.values()]
-    apart = "--ignore=tests/grpc" if is_grpc else "tests/grpc"
-    expressions = [expression for _, expression, *where in parts if apart not in where]
-    for held in itertools.product([False, True], repeat=3):
-        marks = dict(zip(("spark", "process", "alone"), held, strict=True))
-        assert sum(eval(expression, {}, marks) for expression in expressions) == 1
+@pytest.mark.parametrize(
+    ("folder", "parts"),
+    [
+        ("unit", {"rest": [""], "process": ["process"]}),
+        ("grpc", {"grpc": ["process"], "spark": ["process spark"]}),
+        ("crash", {"process": ["process"], "spark": ["process spark"]}),
+        ("torture", {"rest": [""], "alone": ["process spark alone", "spark alone"]}),
+    ],
+)
+def test_each_test_belongs_to_one_part(folder: str, parts: dict[str, list[str]]) -> None:
+    for name, held in parts.items():
+        for marks in held:
+            assert parts_of(folder, frozenset(marks.split())) == [name]
+
+
+def test_a_test_that_no_part_runs_is_refused() -> None:
+    """Without the check the whole suite would leave it out silently."""
+    assert parts_of("unit", frozenset({"spark", "process"})) == []
 
 
 def test_the_summary_has_the_worst_counts_and_failures(tmp_path: Path) -> None:

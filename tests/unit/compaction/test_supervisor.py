@@ -570,14 +570,14 @@ def test_a_check_that_takes_too_long(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("compactor", "argument", "why"),
+    ("named", "argument", "why"),
     [("off", "serve", "The compactor is off"), ("local", "unavailable", "Java 17 is needed")],
 )
-def test_a_check_without_a_worker(tmp_path: Path, compactor: str, argument: str, why: str) -> None:
+def test_a_check_without_a_worker(tmp_path: Path, named: str, argument: str, why: str) -> None:
     """The caller learns why there is none."""
 
     async def body() -> None:
-        async with supervised(tmp_path, argument, compactor=compactor) as supervisor:
+        async with supervised(tmp_path, argument, compactor=named) as supervisor:
             with pytest.raises(CompactorUnavailable, match=f"'fake:Good' is user-defined.* {why}"):
                 await supervisor.check_strategy(own("Good"))
 

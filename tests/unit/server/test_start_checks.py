@@ -75,15 +75,13 @@ def test_one_address_for_two_ports_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize("compactor", ["locl", "h", "h:x", "h:0", "http://h:1"])
-def test_an_invalid_compactor_is_refused(tmp_path: Path, compactor: str) -> None:
+@pytest.mark.parametrize("named", ["locl", "h", "h:x", "h:0", "http://h:1"])
+def test_an_invalid_compactor_is_refused(tmp_path: Path, named: str) -> None:
     """Otherwise every run would wait for ever."""
-    ran = serve(tmp_path / "data", "--listen", "127.0.0.1:0", "--compactor", compactor)
+    ran = serve(tmp_path / "data", "--listen", "127.0.0.1:0", "--compactor", named)
     assert (ran.code, ran.out) == (2, "")
-    assert (
-        ran.err
-        == f"ledgerfold: --compactor {compactor}: use auto, spark, inline, off or HOST:PORT.\n"
-    )
+    expected = f"ledgerfold: --compactor {named}: use auto, spark, inline, off or HOST:PORT.\n"
+    assert ran.err == expected
     assert not (tmp_path / "data").exists()
 
 
