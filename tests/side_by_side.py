@@ -1,9 +1,9 @@
-"""The whole suite, as `scripts/test` without arguments runs it: four concurrent pytests.
+"""The whole suite, as `scripts/test` without arguments runs it: five concurrent pytests.
 
-Tests with Spark run in one, tests that start other processes in two, those of tests/grpc apart, all
-others in the fourth; then, alone, the tests marked `alone`, which are sensitive to timing. Four
-suit two cores: tests wait for disks and processes half of their time. On one core, or with little
-memory, they run one after the other.
+Tests with Spark run in two, tests that start other processes in two, all others in the fifth; then,
+alone, the tests marked `alone`, which are sensitive to timing. Five suit two cores: tests wait for
+disks and processes half of their time. On one core, or with little memory, they run one after the
+other.
 
 Each line begins with the name of its part. The failures and the last line of each part follow at
 the end. The exit code is the worst of all. Ctrl-C (and SIGTERM) interrupts the parts once, each
@@ -28,12 +28,14 @@ from typing import TextIO
 # The folders of tests/ whose tests all start processes. Other tests cannot use Spark.
 PROCESS_FOLDERS = ("conformance", "crash", "grpc", "pulsar", "spark")
 PART_MARKS = ("spark", "process", "alone")
+_SPARK = "spark and not alone"
 _PROCESS = "process and not spark and not alone"
 # The arguments of each pytest. Importing all test modules takes ten seconds, so each imports only
 # the folders that may have tests for it. tests/conftest.py checks that no part leaves a test out.
 STAGES = (
     {
-        "spark": ["-m", "spark and not alone", *(f"tests/{each}" for each in PROCESS_FOLDERS)],
+        "cases": ["-m", _SPARK, "tests/conformance", "tests/crash", "tests/pulsar"],
+        "spark": ["-m", _SPARK, "tests/grpc", "tests/spark"],
         "grpc": ["-m", _PROCESS, "tests/grpc"],
         "process": ["-m", _PROCESS, "--ignore=tests/grpc"],
         "rest": [

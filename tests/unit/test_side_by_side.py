@@ -44,7 +44,7 @@ def arguments(folder: Path, test: str) -> list[str]:
     [
         ("unit", {"rest": [""], "process": ["process"]}),
         ("grpc", {"grpc": ["process"], "spark": ["process spark"]}),
-        ("crash", {"process": ["process"], "spark": ["process spark"]}),
+        ("crash", {"process": ["process"], "cases": ["process spark"]}),
         ("torture", {"rest": [""], "alone": ["process spark alone", "spark alone"]}),
     ],
 )
