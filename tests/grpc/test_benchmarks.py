@@ -11,6 +11,7 @@ from tests.benchmarks.main import BENCHMARKS, module_of
 from tests.benchmarks.options import Options
 
 WITH_SPARK = (
+    "beside",
     "inline",
     "read",
     "compact-small",
