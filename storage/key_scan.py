@@ -47,7 +47,10 @@ HOP_BYTES = 4096
 
 
 class KeyVersion(NamedTuple):
-    """A message as its key section describes it. `batch_index` -1: published alone."""
+    """A message as its key section describes it. `batch_index` -1: published alone.
+
+    `is_unreadable`: it stands for a batch that does not parse.
+    """
 
     position: Position
     batch_index: int
@@ -57,6 +60,7 @@ class KeyVersion(NamedTuple):
     # 0 is a tombstone, if the message has a key.
     value_bytes: int
     key_is_base64: bool
+    is_unreadable: bool = False
 
 
 def scan_keys(
@@ -120,4 +124,5 @@ def versions_of(
                     batch.event_time_ms(row),
                     taken or batch.value_bytes(row),
                     batch.key_is_base64(row),
+                    is_unreadable=isinstance(batch, PulsarBatch) and batch.is_unreadable,
                 )

@@ -26,7 +26,7 @@ import logging
 import uuid
 
 from ledgerfold.broker.compaction.commit import commit
-from ledgerfold.broker.compaction.due import is_outdated
+from ledgerfold.broker.compaction.due import RunRules, is_outdated, rules_of
 from ledgerfold.broker.compaction.history import (
     RESTARTED_MESSAGE,
     CompactionHistory,
@@ -154,7 +154,7 @@ class CompactionRun:
         await check_allowed(self._broker, strategy)
         self._check_interruption()
         runs = self._history.oldest_first(self.topic.name)
-        again = is_outdated(self.topic.record, runs, strategy)
+        again = is_outdated(self.topic.record, runs, rules_of(self.topic, strategy))
         taken = self.snapshot = await snapshot(self.topic, again=again)
         reach("run.sealed")
         self._check_interruption()
@@ -236,22 +236,22 @@ class CompactionRun:
         return plan
 
     def _continues_previous(self) -> bool:
-        """Returns whether the run that wrote the view used the same strategy, settings and policy
-        as this one.
-        """
+        """Returns whether the run that wrote the view had the same rules and code as this one."""
         number, record = self.topic.record.compacted.run_number, self.record
         found = [
             each for each in self._history.oldest_first(self.topic.name) if each.number == number
         ]
         known = listed(record.strategy)
+        rules = RunRules(
+            CompactionStrategy(name=record.strategy, settings=record.strategy_settings),
+            record.retain_null_key,
+            record.unsized_empties_survive,
+        )
         return (
             known is not None
             and bool(found)
-            and found[0].strategy == record.strategy
-            and found[0].strategy_settings == record.strategy_settings
             and found[0].strategy_version == str(known.version)
-            and found[0].retain_null_key == record.retain_null_key
-            and found[0].unsized_empties_survive == record.unsized_empties_survive
+            and rules.were_of(found[0])
         )
 
     async def _run_in_worker(self, plan: CompactionPlan) -> Manifest:

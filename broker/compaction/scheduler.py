@@ -27,7 +27,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 
 from ledgerfold.broker.common.names import COMPACTION_CURSOR
-from ledgerfold.broker.compaction.due import has_news, is_outdated
+from ledgerfold.broker.compaction.due import has_news, is_outdated, rules_of
 from ledgerfold.broker.compaction.history import (
     RESTARTED_MESSAGE,
     CompactionHistory,
@@ -302,7 +302,8 @@ class CompactionScheduler:
     def _is_due(self, topic: CompactableTopic, strategy: CompactionStrategy) -> bool:
         if has_news(topic, self._runs_known(topic)):
             return True
-        return is_outdated(topic.record, self.history.oldest_first(topic.name), strategy)
+        runs = self.history.oldest_first(topic.name)
+        return is_outdated(topic.record, runs, rules_of(topic, strategy))
 
     def _is_alive(self, record: RunRecord) -> bool:
         run = self._runs.get(record.topic)

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ledgerfold.broker.explain.run_line import RunLine, RunSpan, drops_null_keys, strategy_of
+from ledgerfold.broker.explain.run_line import RunLine, RunSpan, strategy_of
 from ledgerfold.broker.explain.strategies import OWN, rules_of
 from ledgerfold.broker.explain.strategies.evaluator import (
     HELD_MAX,
@@ -32,7 +32,7 @@ from ledgerfold.broker.explain.strategies.evaluator import (
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import Position
-from ledgerfold.strategies.catalogue import settings_of
+from ledgerfold.strategies.catalogue import drops_null_keys, settings_of
 from ledgerfold.v1 import explain_pb2 as pb
 from ledgerfold.v1.records_pb2 import CompactionStrategy, RunRecord
 
@@ -192,8 +192,17 @@ def asked_of(
 def null_key_decision(found: Found, strategy: str, *, keeps: bool) -> Decision:
     """Returns the decision of a run about a message without a key: it keeps or drops all of them.
 
-    The policy `retain_null_key` decides; message strategies keep none.
+    The policy `retain_null_key` decides; message strategies keep none. A batch that does not parse
+    is not a message: every run keeps it.
     """
+    if found.version.is_unreadable:
+        return Decision(
+            found,
+            True,
+            pb.COMPACTION_RULE_UNREADABLE,
+            "the batch does not parse",
+            stays="stays: every run keeps a batch that does not parse",
+        )
     if keeps:
         return Decision(
             found,
@@ -214,7 +223,8 @@ def add_null_key_past(version: Version, line: RunLine) -> None:
     found = version.found
     first = line.first_over(found.position)
     if found.in_compacted:
-        version.kept = line.null_keys_kept_by(found.position) or first
+        is_unreadable = found.version.is_unreadable
+        version.kept = (not is_unreadable and line.null_keys_kept_by(found.position)) or first
         version.run = line.run(line.last)
         version.since = line.with_strategy_of(version.run)
         version.decision = null_key_decision(found, version.run.strategy, keeps=True)

@@ -46,7 +46,6 @@ from ledgerfold.broker.explain.past import (
 from ledgerfold.broker.explain.run_line import (
     RunLine,
     RunSpan,
-    drops_null_keys,
     strategy_of,
 )
 from ledgerfold.broker.explain.strategies import OWN, rules_of
@@ -54,7 +53,7 @@ from ledgerfold.broker.explain.strategies.evaluator import Decision, dropped
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.strategies.catalogue import DEFAULT, strategy_text
+from ledgerfold.strategies.catalogue import DEFAULT, drops_null_keys, strategy_text
 from ledgerfold.v1 import explain_pb2 as pb
 from ledgerfold.v1.records_pb2 import CompactionStrategy, MessageId
 

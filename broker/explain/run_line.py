@@ -32,7 +32,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ledgerfold.storage.entry import Position
-from ledgerfold.strategies.catalogue import DEFAULT, listed
+from ledgerfold.strategies.catalogue import DEFAULT, drops_null_keys
 from ledgerfold.v1.records_pb2 import (
     RUN_STATE_SUCCESS,
     CompactedView,
@@ -174,14 +174,6 @@ class RunLine:
 def strategy_of(run: RunRecord) -> CompactionStrategy:
     """Returns the run's strategy: unknown for forgotten runs, whose decisions are not sure."""
     return CompactionStrategy(name=run.strategy or DEFAULT, settings=run.strategy_settings)
-
-
-def drops_null_keys(strategy: str) -> bool:
-    """Returns whether the strategy ignores retain_null_key: message strategies and user-defined
-    ones do.
-    """
-    known = listed(strategy)
-    return known is None or known.is_strategic
 
 
 def _retains(run: RunRecord) -> bool:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ledgerfold.broker.compaction.due import is_outdated
+from ledgerfold.broker.compaction.due import is_outdated, rules_of
 from ledgerfold.broker.compaction.own_strategies import check_allowed
 from ledgerfold.broker.explain.notes import Outlook, notes
 from ledgerfold.broker.explain.rules import (
@@ -27,7 +27,7 @@ from ledgerfold.broker.explain.rules import (
     explain,
     explain_trimmed,
 )
-from ledgerfold.broker.explain.run_line import RunLine, drops_null_keys
+from ledgerfold.broker.explain.run_line import RunLine
 from ledgerfold.broker.explain.versions import Found, found_in, published_indexes
 from ledgerfold.broker.explain.words import MESSAGES_MAX, add_words, is_asked, to_ask
 from ledgerfold.storage.codec import decode, decoding
@@ -49,6 +49,7 @@ from ledgerfold.storage.ledger import LedgerReader, StoredEntry
 from ledgerfold.storage.message_ids import id_text
 from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.storage.segment import record_position
+from ledgerfold.strategies.catalogue import drops_null_keys
 from ledgerfold.v1.compactor_pb2 import TellChoicesRequest, TellChoicesResponse
 from ledgerfold.v1.explain_pb2 import ExplainRequest, ExplainResponse
 from ledgerfold.v1.records_pb2 import LedgerRecord, MessageId, SegmentRecord
@@ -326,7 +327,7 @@ def _outlook(broker: Broker, topic: Topic, raw: Iterable[LedgerRecord]) -> Outlo
         compaction.history.oldest_first(topic.name),
         topic.policies().compaction_strategy,
     )
-    is_idle = is_idle and not is_outdated(topic.record, runs, strategy)
+    is_idle = is_idle and not is_outdated(topic.record, runs, rules_of(topic, strategy))
     is_running = compaction.has_run(topic.name)
     return Outlook(
         last=last,

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.job.arrow_integers import as_offsets, to_arrow
-from ledgerfold.compactor.job.key_sections import Keys
+from ledgerfold.compactor.job.key_sections import Keys, is_opaque
 from ledgerfold.compactor.job.key_sections import key_columns as columns_of
 from ledgerfold.compactor.job.pulsar_keys import KeySection
 from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
@@ -109,7 +109,8 @@ class KeyColumns:
         self._value_sizes.append(section.value_sizes)
         if self._reads_event_times:
             self._event_times.append(section.event_times or bytes(8 * rows))
-            self._is_alone.append(header.is_plain)
+            # The batch rules are for batches that a run can read.
+            self._is_alone.append(header.is_plain or is_opaque(section))
             self._publish_times.append(header.publish_time_ms)
         self.rows += rows
         self.messages += header.message_count

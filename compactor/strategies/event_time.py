@@ -53,11 +53,11 @@ from ledgerfold.compactor.strategies.strategy import (
     value_positions,
 )
 from ledgerfold.strategies.catalogue import LISTED
+from ledgerfold.strategies.plain import EVENT_TIME_MAX_MS
 
 # The flag bits of a place: of the fragment itself, and of the first message of its run.
 _FIRST_IS_VALUE = 2
 _VALUES = IS_VALUE | _FIRST_IS_VALUE
-_TIME_MAX = (1 << 62) - 1
 # A lower bound of all powers.
 _NOTHING = -(1 << 63)
 # The number of rows that are unpacked at a time where messages are processed one by one.
@@ -100,7 +100,7 @@ def as_fragments(facts: Facts) -> FragmentColumns:
 def _powers(facts: Facts) -> Integers:
     assert facts.event_times is not None
     assert facts.is_alone is not None
-    powers = facts.event_times.clip(~_TIME_MAX, _TIME_MAX)
+    powers = facts.event_times.clip(~EVENT_TIME_MAX_MS, EVENT_TIME_MAX_MS)
     powers <<= 1
     powers |= facts.is_alone
     return powers

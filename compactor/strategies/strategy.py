@@ -60,7 +60,8 @@ class Facts(NamedTuple):
     position.
 
     `is_value`: false for a tombstone. For a strategy that reads event times: `event_times`, ms, 0
-    for a message without one; `is_alone`, published alone and not in a batch; `publish_times` of
+    for a message without one; `is_alone`, published alone, or in a batch
+    that a run cannot read, whose one row stands for it; `publish_times` of
     their entries, ms. `ordered`: the order by key, if a caller that evaluates several strategies
     has sorted them.
     """

@@ -61,7 +61,7 @@ LISTED: Final[dict[str, Listed]] = {
     each.name: each
     for each in (
         Listed("publishing-order", 1, "the message published last wins"),
-        Listed("event-time", 1, "the message with the highest event time wins"),
+        Listed("event-time", 2, "the message with the highest event time wins"),
         Listed("newest", 1, "publishing-order, decided message by message", is_strategic=True),
         Listed("numeric", 1, "the value that is the largest number wins", is_strategic=True),
         Listed("keep-first", 1, "the message published first wins", is_strategic=True),
@@ -80,7 +80,7 @@ LISTED: Final[dict[str, Listed]] = {
         ),
         Listed(
             "event-time-window",
-            1,
+            2,
             "event-time, except for messages younger than a lag",
             (Setting("lag_ms", "the lag, by event time", lowest=0),),
             heeds_time=True,
@@ -102,6 +102,14 @@ ALIASES: Final = {
 def listed(name: str) -> Listed | None:
     """Returns the built-in strategy; None for a user-defined one."""
     return LISTED.get(ALIASES.get(name, name))
+
+
+def drops_null_keys(name: str) -> bool:
+    """Returns whether the strategy ignores retain_null_key: message strategies and user-defined
+    ones do.
+    """
+    known = listed(name)
+    return known is None or known.is_strategic
 
 
 def checked(asked: CompactionStrategy) -> CompactionStrategy:

@@ -19,11 +19,15 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+# Later event times are equal to this one, and earlier ones than its complement to that.
+EVENT_TIME_MAX_MS = (1 << 62) - 1
+
 
 class KeyMessage(Protocol):
     """A message of a key, as these rules see it.
 
-    `is_tombstone`: its value has no bytes. `is_alone`: it was published alone, not in a batch.
+    `is_tombstone`: its value has no bytes. `is_alone`: it was published alone, or in a batch that
+    a run cannot read, which counts as one message.
     `event_time_ms`: 0 if it has none.
     """
 
@@ -98,9 +102,11 @@ class EventTime(PublishingOrder[M]):
 
 def takes_over(message: KeyMessage, current: KeyMessage) -> bool:
     """Returns whether a message is accepted in place of the current one."""
-    if message.is_alone:
-        return message.event_time_ms >= current.event_time_ms
-    return message.event_time_ms > current.event_time_ms
+    time_ms, current_ms = (
+        max(~EVENT_TIME_MAX_MS, min(each.event_time_ms, EVENT_TIME_MAX_MS))
+        for each in (message, current)
+    )
+    return time_ms >= current_ms if message.is_alone else time_ms > current_ms
 
 
 class EventTimeWindow(EventTime[M]):

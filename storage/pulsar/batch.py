@@ -43,7 +43,6 @@ class PulsarBatch(DecodedBatch):
     __slots__ = (
         "_indexes",
         "_is_single",
-        "_is_unreadable",
         "_last",
         "_payload",
         "_section",
@@ -52,6 +51,7 @@ class PulsarBatch(DecodedBatch):
         "_value_starts",
         "batch_size",
         "header",
+        "is_unreadable",
         "metadata",
         "rows",
     )
@@ -62,7 +62,7 @@ class PulsarBatch(DecodedBatch):
         if header.is_plain == is_batch(self.metadata):
             raise InvalidRequest("The header of a Pulsar entry does not fit its metadata.")
         self._section = value_section
-        self._is_unreadable = False
+        self.is_unreadable = False
         self._is_single = header.is_plain or is_sealed(self.metadata)
         self.batch_size: int = 1 if header.is_plain else self.metadata.num_messages_in_batch
         self._payload: bytes | None = None
@@ -76,7 +76,7 @@ class PulsarBatch(DecodedBatch):
             try:
                 self._read_batch()
             except InvalidRequest:
-                self._is_single = self._is_unreadable = True
+                self._is_single = self.is_unreadable = True
                 self._payload = bytes(value_section)
         self.rows = 1 if self._is_single else header.message_count
 
@@ -172,7 +172,7 @@ class PulsarBatch(DecodedBatch):
         return -1 if self._is_single else self._indexes[row]
 
     def key(self, row: int) -> bytes | None:
-        if self._is_unreadable:
+        if self.is_unreadable:
             return None
         of = self._of(row)
         return of.partition_key if of.HasField("partition_key") else None
@@ -187,7 +187,7 @@ class PulsarBatch(DecodedBatch):
 
     def value_bytes(self, row: int) -> int:
         """Returns the size of the value. Reads the payload only of a batch."""
-        if self._is_unreadable:
+        if self.is_unreadable:
             return len(self.payload)
         if self._is_single:
             return single_bytes(self.metadata, self.header)

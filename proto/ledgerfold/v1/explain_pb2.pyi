@@ -45,6 +45,7 @@ class CompactionRule(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     COMPACTION_RULE_SKIPPED: _ClassVar[CompactionRule]
     COMPACTION_RULE_OWN_CODE: _ClassVar[CompactionRule]
     COMPACTION_RULE_NULL_KEY_STRATEGIC: _ClassVar[CompactionRule]
+    COMPACTION_RULE_UNREADABLE: _ClassVar[CompactionRule]
 VERSION_PLACE_UNSPECIFIED: VersionPlace
 VERSION_PLACE_RAW: VersionPlace
 VERSION_PLACE_COMPACTED: VersionPlace
@@ -74,6 +75,7 @@ COMPACTION_RULE_CHOSEN: CompactionRule
 COMPACTION_RULE_SKIPPED: CompactionRule
 COMPACTION_RULE_OWN_CODE: CompactionRule
 COMPACTION_RULE_NULL_KEY_STRATEGIC: CompactionRule
+COMPACTION_RULE_UNREADABLE: CompactionRule
 
 class ExplainRequest(_message.Message):
     __slots__ = ("topic", "key", "null_key", "message_id")

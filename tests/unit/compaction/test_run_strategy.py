@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from ledgerfold.broker.compaction.due import is_outdated
+from ledgerfold.broker.compaction.due import RunRules, is_outdated
 from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.v1.records_pb2 import (
     RUN_TRIGGER_ADMIN,
@@ -160,7 +160,7 @@ def test_after_a_failed_run_the_run_is_still_required() -> None:
     ("made", "asked", "outdated"),
     [
         (RunRecord(strategy="event-time"), EVENT_TIME, False),
-        (RunRecord(strategy="event-time", strategy_version="1"), EVENT_TIME, False),
+        (RunRecord(strategy="event-time", strategy_version="2"), EVENT_TIME, False),
         (RunRecord(strategy="event-time", strategy_version="0"), EVENT_TIME, True),
         (RunRecord(strategy="publishing-order"), EVENT_TIME, True),
         (None, EVENT_TIME, True),
@@ -181,5 +181,20 @@ def test_views_that_another_policy_may_change(
     if made is not None:
         made.number = 7
         runs.append(made)
-    assert is_outdated(topic, runs, asked) is outdated
-    assert not is_outdated(TopicRecord(), runs, asked)
+    assert is_outdated(topic, runs, RunRules(asked)) is outdated
+    assert not is_outdated(TopicRecord(), runs, RunRules(asked))
+
+
+@pytest.mark.parametrize("field", ["retain_null_key", "unsized_empties_survive"])
+@pytest.mark.parametrize(("strategy", "heeds"), [("event-time", True), ("keep-first", False)])
+def test_a_changed_policy_makes_the_view_outdated(field: str, strategy: str, heeds: bool) -> None:
+    """Otherwise it would take effect with the next message only. Message strategies keep no message
+    without a key anyway. The tests had changed the strategy alone.
+    """
+    topic = TopicRecord(compacted=CompactedView(run_number=7))
+    asked = CompactionStrategy(name=strategy)
+    run = RunRecord(number=7, strategy=strategy)
+    assert not is_outdated(topic, [run], RunRules(asked))
+    setattr(run, field, True)
+    is_heeded = heeds or field != "retain_null_key"
+    assert is_outdated(topic, [run], RunRules(asked)) is is_heeded

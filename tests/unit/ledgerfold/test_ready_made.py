@@ -113,6 +113,13 @@ def test_numbers_of_any_size_are_compared() -> None:
     assert number("1e" + "9" * 30) is None
 
 
+def test_a_long_text_that_is_no_number_takes_linear_time() -> None:
+    """Backtracking took hours, in which one message stopped explain, and with it the broker. Tests
+    had only short texts.
+    """
+    assert number(b"1" * 2_000_000 + b"x") is None
+
+
 def test_settings_equal_those_of_the_catalogue() -> None:
     """A class is made with them by name."""
     (setting,) = LISTED["header-version"].settings
