@@ -63,8 +63,8 @@ _COMMANDS = (
 )
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = Parser(
+def make_parser() -> Parser:
+    parser = Parser(
         prog="ledgerfold",
         description="A broker that compacts topics as Apache Pulsar does.",
         epilog="A topic is written as NAME (in public/default), TENANT/NAMESPACE/NAME, or "

@@ -23,12 +23,17 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ledgerfold.broker.cli.option_sources import OptionSources
 from ledgerfold.broker.cli.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    _SubParsers = argparse._SubParsersAction["Parser"]
+else:
+    _SubParsers = argparse._SubParsersAction
 
 
 class Parser(argparse.ArgumentParser):
@@ -67,6 +72,12 @@ class Parser(argparse.ArgumentParser):
             )
             _add_credentials(self.add_argument_group("TLS and authentication"))
         self.set_defaults(calls_broker=calls_broker)
+
+    def add_subparsers(self, **options: Any) -> Commands:  # type: ignore[override]
+        """Adds commands. Returns them."""
+        commands = super().add_subparsers(action=Commands, **options)
+        assert isinstance(commands, Commands)
+        return commands
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
@@ -114,11 +125,54 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(None, f"unknown {kind} {value!r}.{hint}")
         super()._check_value(action, value)
 
-    def _verbs(self) -> argparse._SubParsersAction[Any] | None:
-        actions = self._actions
-        return next(
-            (each for each in actions if isinstance(each, argparse._SubParsersAction)), None
-        )
+    def _verbs(self) -> Commands | None:
+        return next((each for each in self._actions if isinstance(each, Commands)), None)
+
+
+class Commands(_SubParsers):
+    """The commands or verbs of a parser. Their parsers are made when they are first used: there are
+    more than 200, of which a run needs two or three.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._parsers = _LazyParsers()
+        self.choices = self._name_parser_map = self._parsers
+
+    def add_later(
+        self, name: str, help_: str, fill: Callable[[Parser], object], **settings: Any
+    ) -> None:
+        """Declares a command. `fill`: adds arguments to its parser. `settings`: of the parser."""
+        self._choices_actions.append(self._ChoicesPseudoAction(name, [], help_))
+
+        def make() -> Parser:
+            parser = self._parser_class(prog=f"{self._prog_prefix} {name}", **settings)
+            fill(parser)
+            return parser
+
+        self._parsers.add(name, make)
+
+
+class _LazyParsers(dict[str, Any]):
+    """Parsers by name, in order. Each is made when it is first asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._makers: dict[str, Callable[[], Parser]] = {}
+
+    def add(self, name: str, make: Callable[[], Parser]) -> None:
+        self[name], self._makers[name] = None, make
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._makers:
+            self[name] = self._makers.pop(name)()
+        return super().__getitem__(name)
+
+    def values(self) -> Any:
+        return [self[name] for name in self]
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
 
 
 def _add_credentials(group: Any) -> None:
@@ -160,7 +214,7 @@ def _options(given: Iterable[str]) -> Iterable[str]:
             yield each.partition("=")[0]
 
 
-def _elsewhere(commands: argparse._SubParsersAction[Any], verb: str) -> Iterable[str]:
+def _elsewhere(commands: Commands, verb: str) -> Iterable[str]:
     """Yields verbs of that name in other commands: `topics compact` for `compact`."""
     for name, parser in commands.choices.items():
         verbs = parser._verbs()

@@ -5,7 +5,7 @@
 ... @flag("-f --force", "disconnect its clients")
 ... def _delete(options: argparse.Namespace) -> None:
 ...     print(options.topic, options.force)
->>> parser = argparse.ArgumentParser()
+>>> parser = Parser()
 >>> VERBS.add_to(parser.add_subparsers())
 >>> options = parser.parse_args(["delete", "orders", "-f"])
 >>> options.run(options)
@@ -17,6 +17,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
+
+from ledgerfold.broker.cli.parsing import Commands, Parser
 
 Run = Callable[[argparse.Namespace], int | None]
 _Run = TypeVar("_Run", bound=Run)
@@ -80,7 +82,7 @@ class Verbs:
         """
         own = Verbs()
 
-        def add_to(parser: argparse.ArgumentParser) -> None:
+        def add_to(parser: Parser) -> None:
             verbs = parser.add_subparsers(title=title, metavar=metavar, required=True)
             for table in (own, *tables):
                 table.add_to(verbs)
@@ -94,10 +96,10 @@ class Verbs:
         verbs._verbs = self._verbs
         return verbs
 
-    def add_to(self, commands: argparse._SubParsersAction[Any]) -> None:
+    def add_to(self, commands: Commands) -> None:
         for verb in self._verbs:
-            parser = commands.add_parser(verb.name, help=verb.help, **verb.settings)
-            together(*self._common, *verb.arguments).add_to(parser)
+            every = together(*self._common, *verb.arguments)
+            commands.add_later(verb.name, verb.help, every.add_to, **verb.settings)
 
 
 def argument(usage: str, help_: str, **settings: Any) -> Argument:
