@@ -17,12 +17,13 @@ from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest, RunRequest
 from tests.model.strategy_model import Message
 from tests.support.compaction import LogBuilder
 from tests.support.compactor_process import CompactorProcess
-from tests.support.spark_cluster import SparkCluster
+from tests.support.spark_cluster import JAVA_OPTIONS, SparkCluster
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 # Spark repeats a task as soon as it takes longer than one that has ended.
-SPECULATION = """
+SETTINGS = f"""
+spark.executor.extraJavaOptions {JAVA_OPTIONS}
 spark.speculation true
 spark.speculation.interval 100ms
 spark.speculation.quantile 0.1
@@ -48,7 +49,7 @@ def remote(
     folder = tmp_path_factory.mktemp("remote")
     settings = folder / "conf"
     settings.mkdir()
-    (settings / "spark-defaults.conf").write_text(SPECULATION)
+    (settings / "spark-defaults.conf").write_text(SETTINGS)
     environment = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(settings)}
     arguments = ("--spark-master", cluster.url)
     with CompactorProcess(folder, cache_dir, environment, arguments) as started:

@@ -16,6 +16,8 @@ from tests.support.waiting import wait_until
 _HOME = Path(pyspark.__file__).parent
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
+# JVMs that run for seconds need no slow compiler.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
@@ -65,6 +67,7 @@ class SparkCluster:
                     **os.environ,
                     "SPARK_HOME": str(_HOME),
                     "SPARK_LOCAL_IP": host,
+                    "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
                     MARK: self.mark,
                 },
             )
