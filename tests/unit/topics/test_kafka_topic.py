@@ -320,6 +320,19 @@ def test_an_id_of_another_ledger_is_no_start_position(lab: KafkaLab) -> None:
             lab.run(lab.kafka.resolve_start(start, read_committed=False))
 
 
+def test_a_start_after_an_id_excludes_its_record(lab: KafkaLab) -> None:
+    lab.add([A, B], [A])
+
+    def started(offset: int, *, inclusive: bool) -> int:
+        start = StartPosition(message_id=MessageId(entry_id=offset), inclusive=inclusive)
+        return lab.run(lab.kafka.resolve_start(start, read_committed=False))
+
+    assert [started(offset, inclusive=True) for offset in (0, 1, 3)] == [0, 1, 3]
+    assert [started(offset, inclusive=False) for offset in (0, 1, 2)] == [1, 2, 3]
+    with pytest.raises(KafkaError, match="offset 4"):
+        started(3, inclusive=False)
+
+
 def begin(lab: KafkaLab, base_offset: int) -> int:
     topic = lab.kafka
     begun = lab.run(begin_segment(topic.log, topic.stored, base_offset, None, None))

@@ -291,6 +291,30 @@ def test_an_aborted_transaction_before_the_cut_is_listed_once(lab: KafkaLab) -> 
     assert len(lab.kafka.log.segments.active.aborted) == 1
 
 
+def test_a_truncation_does_not_list_transactions_again_that_a_cleaning_has_dropped(
+    lab: KafkaLab,
+) -> None:
+    """The load replays a marker that is left, from a snapshot in which its transaction is open."""
+    lab.run(lab.kafka.partition.change_config({"internal.segment.bytes": "250"}))
+    producer: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
+    # Large, so that a cleaning does not combine its segment with the next one.
+    lab.add([(b"large", bytes(150))])
+    lab.add([A], base_sequence=0, is_transactional=True, **producer)
+    roll(lab)
+    lab.run(lab.kafka.end_transaction(7, 0, commit=False, timestamp_ms=5))
+    lab.add([B])
+    lab.add([C], base_sequence=1, **producer)
+    for _ in range(2):
+        roll(lab)
+        assert lab.clean().outcome is not None
+        lab.add([A])
+    assert (bases(lab)[:2], len(described(lab).aborted)) == ([0, 2], 0)
+    truncate(lab, 4)
+    assert (offsets(lab), len(described(lab).aborted)) == ([0, 3], 0)
+    lab.restart()
+    assert (offsets(lab), len(described(lab).aborted)) == ([0, 3], 0)
+
+
 def test_a_held_high_watermark_is_kept(lab: KafkaLab) -> None:
     lab.add([A], [B], [C])
     lab.kafka.partition.hold_high_watermark(1)
