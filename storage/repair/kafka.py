@@ -17,28 +17,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from ledgerfold.storage.kafka.span import Span
 from ledgerfold.storage.records import put_segments
+from ledgerfold.storage.repair.kafka_raw import LedgerFacts, list_raw
 from ledgerfold.storage.repair.ledger_check import LedgerCheck
 from ledgerfold.storage.repair.losses import messages_after
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment, KafkaSegmentFigures
 
 # The block size of Kafka's brokers.
 _PRODUCER_IDS_PER_BLOCK = 1000
-
-
-class LedgerFacts(NamedTuple):
-    """A topic's ledger, and the good batches in it.
-
-    `lost_offsets`: the minimum number of offsets lost after them.
-    """
-
-    ledger_id: int
-    is_cleaned: bool
-    span: Span
-    lost_offsets: int = 0
 
 
 def facts_of(check: LedgerCheck) -> LedgerFacts:
@@ -48,23 +36,25 @@ def facts_of(check: LedgerCheck) -> LedgerFacts:
 
 def made_log(ledgers: Iterable[LedgerFacts]) -> KafkaLog:
     """Builds a log from a topic's ledgers. Ledgers without a batch are omitted."""
-    found = [each for each in ledgers if each.span.batches]
-    found.sort(key=lambda each: (not each.is_cleaned, each.span.base_offset))
+    facts = {each.ledger_id: each for each in ledgers if each.span.batches}
+    cleaned = [each for each in facts.values() if each.is_cleaned]
+    cleaned.sort(key=lambda each: each.span.base_offset)
     segments = [
         KafkaSegment(
             base_offset=each.span.base_offset,
             ledger_ids=[each.ledger_id],
-            is_cleaned=each.is_cleaned,
-            figures=_figures(each.span) if each.is_cleaned else None,
+            is_cleaned=True,
+            figures=_figures(each.span),
         )
-        for each in found
+        for each in cleaned
     ]
-    start = segments[0].base_offset if segments else 0
-    return KafkaLog(
+    log = KafkaLog(
         config={"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"},
-        log_start_offset=start,
         segments=segments,
     )
+    list_raw(log, sorted(each for each in facts if not facts[each].is_cleaned), facts)
+    log.log_start_offset = log.segments[0].base_offset if log.segments else 0
+    return log
 
 
 def _figures(span: Span) -> KafkaSegmentFigures:
@@ -73,20 +63,6 @@ def _figures(span: Span) -> KafkaSegmentFigures:
     )
     _describe(figures, span)
     return figures
-
-
-def list_raw(log: KafkaLog, raw_ids: Collection[int], facts: dict[int, LedgerFacts]) -> bool:
-    """Makes the raw segments list the ordered `raw_ids`. Returns whether that changed them."""
-    before = log.SerializeToString()
-    listed = set[int]()
-    for segment in log.segments:
-        if not segment.is_cleaned:
-            segment.ledger_ids[:] = [each for each in segment.ledger_ids if each in raw_ids]
-            listed.update(segment.ledger_ids)
-    for ledger_id in raw_ids:
-        if ledger_id not in listed:
-            _insert(log, facts[ledger_id])
-    return log.SerializeToString() != before
 
 
 def keep_ends(log: KafkaLog, lost: Collection[int], facts: Mapping[int, LedgerFacts]) -> None:
@@ -132,26 +108,6 @@ def _move_data(lost: KafkaSegment, left: KafkaSegment) -> None:
         left.reserved_upto = max(left.reserved_upto, lost.reserved_upto)
 
 
-def _insert(log: KafkaLog, facts: LedgerFacts) -> None:
-    """Inserts a raw ledger that no segment names, after those with lower ids."""
-    at = sum(
-        each.is_cleaned or not each.ledger_ids or each.ledger_ids[0] < facts.ledger_id
-        for each in log.segments
-    )
-    if at and not log.segments[at - 1].is_cleaned:
-        before = log.segments[at - 1].ledger_ids
-        if not facts.span.batches or (before and before[-1] > facts.ledger_id):
-            before[:] = sorted([*before, facts.ledger_id])
-            return
-    base = facts.span.base_offset if facts.span.batches else _next_offset(log, at)
-    inserted = KafkaSegment(base_offset=base, ledger_ids=[facts.ledger_id])
-    put_segments(log, [*log.segments[:at], inserted, *log.segments[at:]])
-
-
-def _next_offset(log: KafkaLog, at: int) -> int:
-    return log.segments[at - 1].figures.next_offset if at else log.log_start_offset
-
-
 def adopt_cleaned(
     log: KafkaLog, found: Sequence[KafkaSegment], facts: Mapping[int, LedgerFacts]
 ) -> tuple[list[KafkaSegment], list[int]]:
@@ -164,24 +120,22 @@ def adopt_cleaned(
     for segment in found:
         if not any(_overlap(_range(segment), _range(other)) for other in chain):
             chain.append(segment)
-    ranges = [(*_span_of(segment, facts), segment) for segment in log.segments]
-    if all(_is_covered(segment, [(first, end) for first, end, _ in ranges]) for segment in chain):
+    ranges = [_span_of(segment, facts) for segment in log.segments]
+    if all(_is_covered(segment, ranges) for segment in chain):
         return [], []
     cleaned_end = max(each.figures.next_offset for each in chain)
     chain.sort(key=lambda each: each.base_offset)
 
-    def is_kept(first: int, end: int, segment: KafkaSegment) -> bool:
+    def is_kept(segment: KafkaSegment) -> bool:
         # Cleaned segments come first: a raw one below them was cleaned, too.
-        return first >= cleaned_end or (
-            segment.is_cleaned and not any(_overlap((first, end), _range(other)) for other in chain)
+        return segment.base_offset >= cleaned_end or (
+            segment.is_cleaned
+            and not any(_overlap(_range(segment), _range(other)) for other in chain)
         )
 
-    kept = [each for first, end, each in ranges if is_kept(first, end, each)]
+    kept = [each for each in log.segments if is_kept(each)]
     replaced = [
-        ledger_id
-        for first, end, each in ranges
-        if not is_kept(first, end, each)
-        for ledger_id in each.ledger_ids
+        ledger_id for each in log.segments if not is_kept(each) for ledger_id in each.ledger_ids
     ]
     cleaned = sorted(
         [*chain, *(each for each in kept if each.is_cleaned)], key=lambda each: each.base_offset
@@ -196,17 +150,23 @@ def _range(segment: KafkaSegment) -> tuple[int, int]:
 
 
 def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
+    """Returns whether two ranges have an offset in common; an empty one counts as its first."""
+    return one[0] < max(other[1], other[0] + 1) and other[0] < max(one[1], one[0] + 1)
 
 
 def _span_of(segment: KafkaSegment, facts: Mapping[int, LedgerFacts]) -> tuple[int, int]:
     """Returns the segment's available offsets: from its base to the end of its last batch."""
     if segment.is_cleaned:
-        exists = not segment.ledger_ids or segment.ledger_ids[0] in facts
+        # A lost ledger has no batch.
+        exists = not segment.ledger_ids or _has_batches(segment.ledger_ids[0], facts)
         return segment.base_offset, segment.figures.next_offset if exists else -1
     ends = [facts[each].span.next_offset for each in segment.ledger_ids if each in facts]
     is_whole = len(ends) == len(segment.ledger_ids)
     return segment.base_offset, max(ends, default=-1) if is_whole else -1
+
+
+def _has_batches(ledger_id: int, facts: Mapping[int, LedgerFacts]) -> bool:
+    return ledger_id in facts and facts[ledger_id].span.batches > 0
 
 
 def _is_covered(segment: KafkaSegment, ranges: Iterable[tuple[int, int]]) -> bool:

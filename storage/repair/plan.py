@@ -43,10 +43,10 @@ from ledgerfold.storage.repair.kafka import (
     facts_of,
     forget_cleaned,
     keep_ends,
-    list_raw,
     next_producer_id,
     shrink_cleaned,
 )
+from ledgerfold.storage.repair.kafka_raw import list_raw
 from ledgerfold.storage.repair.ledger_check import LedgerCheck
 from ledgerfold.storage.repair.losses import compacted_losses, new_losses
 from ledgerfold.storage.repair.lost import accept_losses, restore
@@ -179,12 +179,19 @@ class _Planner(Draft):
             self._topics_with_loss.add(topic.name)
         topic.ledger_ids[:] = sorted(own)
         if topic.HasField("kafka"):
-            checks = {each: self.survey.ledgers[each] for each in own}
+            found = self.survey.ledgers.values()
+            checks = {x.record.ledger_id: x for x in found if x.record.topic == topic.name}
             facts = {ledger_id: facts_of(each) for ledger_id, each in checks.items()}
             lost = {each for each in own if self.ledgers[each].lost != checks[each].record.lost}
             keep_ends(topic.kafka, lost | (listed - own), facts)
-            if list_raw(topic.kafka, sorted(own), facts) and listed == own:
+            is_incomplete = self.survey.is_incomplete
+            now = list_raw(topic.kafka, sorted(own), facts, is_incomplete=is_incomplete)
+            if now.is_changed and listed == own:
                 self.step("its segments name its raw ledgers again", topic.name)
+            for ledger_id in sorted(now.removed):
+                topic.ledger_ids.remove(ledger_id)
+                self.delete_ledger(checks[ledger_id])
+                self.step("was truncated or cleaned, and is removed", topic.name, ledger_id)
 
     def _compacted(self, topic: TopicRecord, ledger_id: int) -> LedgerCheck | None:
         """Returns the check of a ledger, if it exists and is a compacted one of the topic."""

@@ -1,0 +1,192 @@
+"""The raw ledgers of a Kafka log that its record does not name: where they belong. Pure.
+
+Ledgers are numbered in the order in which they were begun, so the offsets of a raw ledger follow
+those of all older ledgers. There are these exceptions:
+
+* It was truncated since: a newer raw ledger begins at or below its first offset. The same is left
+  of what a restore of a snapshot, or a deletion of the topic, has replaced.
+* It was cleaned since: a newer cleaned ledger holds its offsets.
+* It is a copy that a truncation made and did not publish: an older ledger holds the same batches,
+  and nothing follows it.
+
+    >>> log = KafkaLog(segments=[{"base_offset": 0, "ledger_ids": [3]}])
+    >>> facts = {3: LedgerFacts(3, False, Span(0, 9, 4)), 5: LedgerFacts(5, False, Span(7, 8, 1))}
+    >>> list_raw(log, [3, 5], facts)
+    Listed(is_changed=True, removed=set())
+    >>> [(each.base_offset, list(each.ledger_ids)) for each in log.segments]
+    [(0, [3]), (7, [5])]
+    >>> facts[7] = LedgerFacts(7, False, Span(0, 1, 1, 70, first_batch_timestamp_ms=5))
+    >>> list_raw(log, [3, 5, 7], facts).removed
+    {3, 5}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ledgerfold.storage.kafka.span import Span
+from ledgerfold.storage.records import put_segments
+from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment
+
+
+class LedgerFacts(NamedTuple):
+    """A topic's ledger, and the good batches in it.
+
+    `lost_offsets`: the minimum number of offsets lost after them.
+    """
+
+    ledger_id: int
+    is_cleaned: bool
+    span: Span
+    lost_offsets: int = 0
+
+
+class Listed(NamedTuple):
+    """`removed`: raw ledgers that do not belong to the log any more."""
+
+    is_changed: bool
+    removed: set[int]
+
+
+Facts = Mapping[int, LedgerFacts]
+
+
+def list_raw(
+    log: KafkaLog, raw_ids: Sequence[int], facts: Facts, *, is_incomplete: bool = True
+) -> Listed:
+    """Makes the raw segments list the ordered `raw_ids`, except those that it removes.
+
+    `is_incomplete`: the metadata have lost writes; otherwise nothing is removed.
+    """
+    before = log.SerializeToString()
+    listed, removed = set[int](), set[int]()
+    for segment in log.segments:
+        if not segment.is_cleaned:
+            segment.ledger_ids[:] = [each for each in segment.ledger_ids if each in raw_ids]
+            listed.update(segment.ledger_ids)
+    for ledger_id in raw_ids:
+        if ledger_id not in listed:
+            is_last = not any(facts[each].span.batches for each in raw_ids if each > ledger_id)
+            if is_incomplete:
+                removed |= _list_one(log, facts[ledger_id], facts, is_last=is_last)
+            else:
+                _insert(log, facts[ledger_id])
+    return Listed(log.SerializeToString() != before, removed)
+
+
+def _list_one(log: KafkaLog, new: LedgerFacts, facts: Facts, *, is_last: bool) -> set[int]:
+    """Lists a ledger. Returns the ledgers to remove."""
+    removed = set[int]()
+    later = [each for each in log.segments if _is_behind(each, new, facts)]
+    older = [each for each in later if max(each.ledger_ids, default=-1) < new.ledger_id]
+    if any(_was_cleaned_to(each, new, facts) for each in later):
+        return {new.ledger_id}
+    if older:
+        if is_last and any(_is_copy(new, facts[each]) for each in _ledgers_of(older, facts)):
+            return {new.ledger_id}
+        removed = _cut(log, new.span, facts)
+    elif new.span.batches:
+        _drop_lost(log, new.span, facts)
+    _insert(log, new)
+    return removed
+
+
+def _ledgers_of(segments: Sequence[KafkaSegment], facts: Facts) -> list[int]:
+    """Returns the ledgers that still have batches."""
+    named = (ledger_id for each in segments for ledger_id in each.ledger_ids)
+    return [each for each in named if each in facts and facts[each].span.batches]
+
+
+def _is_behind(segment: KafkaSegment, new: LedgerFacts, facts: Facts) -> bool:
+    """Returns whether the segment has, or had, offsets from the ledger's first one on."""
+    if not new.span.batches:
+        return False
+    ends = [facts[each].span.next_offset for each in _ledgers_of([segment], facts)]
+    end = segment.figures.next_offset if segment.is_cleaned else max(ends, default=0)
+    return max(end, segment.base_offset) > new.span.base_offset
+
+
+def _was_cleaned_to(segment: KafkaSegment, new: LedgerFacts, facts: Facts) -> bool:
+    # Cleaned segments come first: a raw one below them was cleaned, too.
+    there = _ledgers_of([segment], facts)
+    return segment.is_cleaned and any(each > new.ledger_id for each in there)
+
+
+def _is_copy(new: LedgerFacts, old: LedgerFacts) -> bool:
+    """Returns whether the ledger has the first batches of an older one, as far as is known."""
+    one, other = new.span, old.span
+    return (
+        (one.base_offset, one.first_batch_timestamp_ms)
+        == (other.base_offset, other.first_batch_timestamp_ms)
+        and one.next_offset <= other.next_offset
+        and one.size_bytes <= other.size_bytes
+    )
+
+
+def _cut(log: KafkaLog, span: Span, facts: Facts) -> set[int]:
+    """Removes what a truncation deleted, whose first remaining batches are of `span`.
+
+    Returns the raw ledgers among that.
+    """
+    base, kept, removed = span.base_offset, list[KafkaSegment](), set[int]()
+    for segment in log.segments:
+        bases = [facts[each].span.base_offset for each in _ledgers_of([segment], facts)]
+        if min(bases, default=segment.base_offset) >= base:
+            if not segment.is_cleaned:
+                removed.update(segment.ledger_ids)
+            continue
+        figures = segment.figures
+        if segment.is_cleaned:
+            figures.next_offset = min(figures.next_offset, base)
+        segment.reserved_upto = min(segment.reserved_upto, base)
+        aborted = [each for each in figures.aborted if each.last_offset < base]
+        if len(aborted) < len(figures.aborted):
+            del figures.aborted[:]
+            figures.aborted.extend(aborted)
+        if not segment.is_cleaned:
+            behind = [x for x in segment.ledger_ids if facts[x].span.base_offset >= base]
+            removed.update(behind)
+            segment.ledger_ids[:] = [each for each in segment.ledger_ids if each not in behind]
+        kept.append(segment)
+    put_segments(log, kept)
+    if log.HasField("first_dirty_offset"):
+        log.first_dirty_offset = min(log.first_dirty_offset, base)
+    log.log_start_offset = min(log.log_start_offset, span.next_offset)
+    # They describe batches that are not there.
+    for name in ("closed", "loaded", "rolled", "truncated_to"):
+        log.ClearField(name)
+    return removed
+
+
+def _drop_lost(log: KafkaLog, span: Span, facts: Facts) -> None:
+    """Drops cleaned segments behind the span's first batch of which nothing is left.
+
+    Cleaned segments come first: they are of a log that a restore has replaced.
+    """
+    kept = [
+        each
+        for each in log.segments
+        if not each.is_cleaned or _ledgers_of([each], facts) or each.base_offset < span.base_offset
+    ]
+    put_segments(log, kept)
+
+
+def _insert(log: KafkaLog, facts: LedgerFacts) -> None:
+    """Inserts a raw ledger that no segment names, after those with lower ids."""
+    at = sum(
+        each.is_cleaned or not each.ledger_ids or each.ledger_ids[0] < facts.ledger_id
+        for each in log.segments
+    )
+    if at and not log.segments[at - 1].is_cleaned:
+        before = log.segments[at - 1].ledger_ids
+        if not facts.span.batches or (before and before[-1] > facts.ledger_id):
+            before[:] = sorted([*before, facts.ledger_id])
+            return
+    base = facts.span.base_offset if facts.span.batches else _next_offset(log, at)
+    inserted = KafkaSegment(base_offset=base, ledger_ids=[facts.ledger_id])
+    put_segments(log, [*log.segments[:at], inserted, *log.segments[at:]])
+
+
+def _next_offset(log: KafkaLog, at: int) -> int:
+    return log.segments[at - 1].figures.next_offset if at else log.log_start_offset
