@@ -309,6 +309,16 @@ class MetadataStore:
                 if self._mark.synced < self._deleting_write:
                     self._mark.sync(self._writes)
 
+    def count_durably(self) -> None:
+        """Makes the count of all writes durable, if the disk allows it.
+
+        Called after a write that makes ledgers live which were listed as being made: a start that
+        finds it lost, after a power loss, would take them for those of a crash, and remove them.
+        """
+        if self._mark is not None:
+            with self._write_lock, suppress(DiskFailure):
+                self._mark.sync(self._writes)
+
     def change_store(self, edit: Callable[[StoreRecord], object]) -> None:
         """Changes the store record, and writes it if it differs. Raises DiskFailure."""
         with self._ids_lock:

@@ -201,6 +201,7 @@ class Snapshots(SnapshotFolder):
                         made.clear()
                     raise
                 self._metadata.restored.update(wanted)
+                self._metadata.count_durably()
         except LedgerfoldError:
             with suppress(DiskFailure):
                 delete(made)

@@ -174,6 +174,7 @@ class TopicImport:
             if not error.may_be_durable:
                 self._delete(found)
             raise
+        self._metadata.count_durably()
         return Imported(found.topic, len(found.ledgers), found.messages)
 
     def _delete(self, found: _Checked) -> None:

@@ -218,6 +218,45 @@ def test_a_repair_restores_everything_that_the_ledgers_hold(
         lab.stop()
 
 
+def restore(lab: BrokerLab) -> None:
+    """The last write is that of the restore."""
+    snapshots = BrokerSnapshots(lab.broker)
+    publish(lab, 0, 8)
+    lab.run(snapshots.save("s"))
+    lab.run(lab.broker.delete_topic(TOPIC, force=True))
+    lab.settle()
+    lab.run(snapshots.restore("s"))
+
+
+@pytest.mark.parametrize("act", [import_archive, restore])
+def test_ledgers_brought_in_are_not_removed_after_a_power_loss(
+    act: Callable[[BrokerLab], None],
+) -> None:
+    """Until this test, no other had lost the last note of the write mark with the last write."""
+    lab = BrokerLab()
+    writes = list[Pairs]()
+
+    def note(call: str) -> None:
+        if call == "write metadata":
+            writes.append(lab._pairs.scan(b""))
+
+    lab.files.during = note
+    act(lab)
+    lab.files.during = lambda call: None
+    lab._drop()
+    lab.files.crash()
+    before = next(
+        each for each in reversed(writes) if (b"topic/" + TOPIC.encode()) not in dict(each)
+    )
+    snapshot = Snapshot(taken(lab.files, lab._pairs).contents, before)
+    files, pairs = snapshot.disk()
+    there = files_with_entries(snapshot, files)
+    lab = resumed(BrokerLab, files, pairs)
+    assert lab.report.is_incomplete
+    lab.stop()
+    assert files_with_entries(snapshot, files) == there != set()
+
+
 def test_a_trimmed_ledger_covered_by_the_view_is_no_loss() -> None:
     """Verify and repair report no loss."""
 
