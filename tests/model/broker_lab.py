@@ -223,9 +223,9 @@ class BrokerLab:
         """Runs to the end; returns its record, None if there was nothing new."""
         return self.run(self.compaction())
 
-    async def compaction(self) -> RunRecord | None:
+    async def compaction(self, topic_name: str = TOPIC) -> RunRecord | None:
         """Returns the same as a coroutine."""
-        topic = await self.broker.topic(TOPIC)
+        topic = await self.broker.topic(topic_name)
         number = await self.broker.compaction.trigger(topic, RUN_TRIGGER_ADMIN)
         async for status in self.broker.compaction.watch(topic):
             last = status.run
@@ -240,9 +240,18 @@ class BrokerLab:
     def reader(self, start: Position, *, read_compacted: bool, inclusive: bool = True) -> ReadCall:
         return ReadCall(self, start, read_compacted=read_compacted, inclusive=inclusive)
 
-    def read(self, start: Position, *, read_compacted: bool, inclusive: bool = True) -> list[Read]:
+    def read(
+        self,
+        start: Position,
+        *,
+        read_compacted: bool,
+        inclusive: bool = True,
+        topic: str = TOPIC,
+    ) -> list[Read]:
         """Reads to the end, and checks has-more before each step."""
-        call = self.reader(start, read_compacted=read_compacted, inclusive=inclusive)
+        call = ReadCall(
+            self, start, read_compacted=read_compacted, inclusive=inclusive, topic=topic
+        )
         try:
             return call.rest()
         finally:
@@ -284,7 +293,13 @@ class ReadCall:
     """A Read stream, driven by hand."""
 
     def __init__(
-        self, lab: BrokerLab, start: Position, *, read_compacted: bool, inclusive: bool
+        self,
+        lab: BrokerLab,
+        start: Position,
+        *,
+        read_compacted: bool,
+        inclusive: bool,
+        topic: str = TOPIC,
     ) -> None:
         self._lab = lab
         self._requests: asyncio.Queue[Any] = asyncio.Queue()
@@ -296,7 +311,7 @@ class ReadCall:
         self._checks = 0
         opening = data_pb2.ReadOpen(
             reads_pulsar_entries=True,
-            topic=TOPIC,
+            topic=topic,
             start=_start(start, inclusive),
             read_compacted=read_compacted,
         )

@@ -23,7 +23,9 @@ What is modelled
   message. (Other tests cover errors of user-defined classes.)
 * Kinds of scenarios (`--kind`): `faults`; `damage`, in which bits flip; `partitions`
   (partitioned.py), in which a partitioned topic grows, is deleted and recreated while its
-  partitions are used and compacted, topics are terminated, and subscriptions may be non-durable.
+  partitions are used and compacted, topics are terminated, and subscriptions may be non-durable;
+  `metadata` (whole_state.py, lost_metadata.py), in which snapshots are saved and restored, a topic
+  is imported, and the store loses its last writes at the end.
 * Clients (publishers.py, readers.py): through the real stream handlers, with connections that
   break, lost frames in flight, and resends under the same ids.
 

@@ -17,6 +17,7 @@ from tests.simulation import (
     kafka_operations,
     machine,
     partitioned,
+    whole_state,
 )
 from tests.simulation.administration import STRATEGIES
 from tests.simulation.endings import LAST, LAST_EVERY
@@ -24,6 +25,8 @@ from tests.simulation.loop import Pace
 from tests.simulation.moments import (
     KAFKA_PAIRS,
     PAIRS,
+    WHOLE_KAFKA_PAIRS,
+    WHOLE_PAIRS,
     Pair,
     is_being_written,
     pair_of,
@@ -31,7 +34,15 @@ from tests.simulation.moments import (
 from tests.simulation.scenario import Scenario, Step
 
 # Their operations are in the table once they are imported.
-ROOMS = (clients, administration, boundaries, machine, partitioned, kafka_operations)
+ROOMS = (
+    clients,
+    administration,
+    boundaries,
+    machine,
+    partitioned,
+    kafka_operations,
+    whole_state,
+)
 KINDS = ("faults", "damage", "partitions", "kafka", "truncation", "metadata", "codecs")
 WEIGHTS = {
     "publish": 30,
@@ -193,6 +204,29 @@ FORGOTTEN: Episode = (
     ("resend", 200),
 )
 EPISODES = (STANDING, OVERTAKEN, BY_AGE, BY_SIZE, EXPIRING, CAPTURED, FORGOTTEN)
+# Everything is saved, goes on, and is brought back.
+WHOLE_THEME = ("save_snapshot", "restore_snapshot", "import_topic", "compact", "trim", "truncate")
+_SAVED: Episode = (("publish", 80), ("compact", 200), ("save_snapshot", 200), ("publish", 100))
+WHOLE: tuple[Episode, ...] = (
+    (*_SAVED, ("trim", 100), ("restore_snapshot", 300), ("publish", 100)),
+    (*_SAVED, ("truncate", 150), ("restore_snapshot", 300), ("compact", 200)),
+    (*_SAVED, ("delete_topic", 150), ("publish", 150), ("restore_snapshot", 200), ("publish", 60)),
+    (*_SAVED, ("restore_snapshot", 0), ("kill_broker", 200), ("restore_snapshot", 300)),
+    (("import_topic", 200), ("publish", 100), ("import_topic", 200), ("save_snapshot", 150)),
+    (("publish", 150), ("truncate", 0), ("kill_broker", 150), ("publish", 100), ("truncate", 60)),
+)
+_KAFKA_SAVED: Episode = (
+    ("kafka_publish", 60),
+    ("kafka_roll", 60),
+    ("save_snapshot", 200),
+    ("kafka_publish", 60),
+)
+KAFKA_WHOLE: tuple[Episode, ...] = (
+    (*_KAFKA_SAVED, ("kafka_clean", 200), ("restore_snapshot", 300), ("kafka_publish", 60)),
+    (*_KAFKA_SAVED, ("kafka_truncate", 150), ("restore_snapshot", 300), ("kafka_truncate", 100)),
+    (*_KAFKA_SAVED, ("kafka_truncate", 150), ("kafka_publish", 60), ("kafka_truncate", 100)),
+    (*_KAFKA_SAVED, ("delete_topic", 100), ("kafka_publish", 60), ("restore_snapshot", 200)),
+)
 # The operation that causes a moment, by the prefix of its name.
 _COMPACTING: Episode = (("publish", 60), ("publish", 60), ("compact", 200))
 _CONSUMING: Episode = (
@@ -248,13 +282,14 @@ def draw(seed: int, without: frozenset[str] = frozenset(), kind: str = "faults")
 
     `kind`: "faults"; "codecs", the same with entries of Pulsar's clients; "damage", in which bits
     flip and errors are the right answer; "partitions" of a topic that grows; "kafka", a Kafka
-    topic; "truncation", one whose log is truncated; or "metadata", which lose writes at the end.
+    topic; "truncation", one whose log is truncated; or "metadata", which lose writes at the end: of
+    topics of both kinds, which snapshots bring back.
     """
     random = Random(seed)
     is_mixed = kind == "codecs"
     if is_mixed:
         kind = "faults"
-    is_kafka = kind in ("kafka", "truncation")
+    is_kafka = kind in ("kafka", "truncation") or (kind == "metadata" and seed % 3 == 0)
     profile = random.choice(("documented", "documented", "pulsar-4"))
     if kind == "metadata":
         # The durability of the broker that opens them again.
@@ -266,7 +301,7 @@ def draw(seed: int, without: frozenset[str] = frozenset(), kind: str = "faults")
     threshold_bytes = random.choice((0, 0, 0, 500))
     pace = Pace(jobs=random.choice((0.1, 0.3, 0.5, 0.7)), in_order=random.choice((0.0, 0.3, 0.8)))
     strategy = STRATEGIES[0] if random.random() < 0.4 else random.choice(STRATEGIES)
-    steps = _Steps(random, seed, kind, without)
+    steps = _Steps(random, seed, kind, without, is_kafka=is_kafka)
     return Scenario(
         seed,
         profile,
@@ -288,9 +323,11 @@ def draw(seed: int, without: frozenset[str] = frozenset(), kind: str = "faults")
 class _Steps:
     """The steps of one scenario."""
 
-    def __init__(self, random: Random, seed: int, kind: str, without: frozenset[str]) -> None:
+    def __init__(
+        self, random: Random, seed: int, kind: str, without: frozenset[str], *, is_kafka: bool
+    ) -> None:
         self._random, self._seed, self._kind, self._without = random, seed, kind, without
-        self._is_kafka = kind in ("kafka", "truncation")
+        self._is_kafka = is_kafka
 
     def drawn(self, strategy: str) -> tuple[Step, ...]:
         random, kind = self._random, self._kind
@@ -305,6 +342,9 @@ class _Steps:
             steps += self._episode(random.choice(EPISODES))
         elif self._is_kafka and random.random() < 0.5:
             steps += self._episode(random.choice(kafka_operations.EPISODES))
+        if kind == "metadata" and random.random() < 0.5:
+            table = KAFKA_WHOLE if self._is_kafka else WHOLE
+            steps += self._episode(random.choice(table))
         for pair in armed:
             # Early: the moment is still to come.
             at = random.randrange(len(steps) * 2 // 3 + 1)
@@ -325,6 +365,8 @@ class _Steps:
     def _armed(self) -> list[Pair]:
         """Pairs of a moment and an operation: those of the seed's number."""
         all_pairs = KAFKA_PAIRS if self._is_kafka else PAIRS
+        if self._kind == "metadata":
+            all_pairs = WHOLE_KAFKA_PAIRS if self._is_kafka else WHOLE_PAIRS
         count = self._random.choice((0, 1, 2, 2, 3))
         return [pair_of(all_pairs, self._seed * 3 + at) for at in range(count)]
 
@@ -360,6 +402,9 @@ class _Steps:
                 return kafka_operations.TRUNCATION_WEIGHTS
             case "damage":
                 return WEIGHTS | {"flip_bit": FLIPS}
+            case "metadata":
+                table = kafka_operations.TRUNCATION_WEIGHTS if self._is_kafka else WEIGHTS
+                return table | whole_state.WEIGHTS
         return WEIGHTS
 
     def _theme(self) -> tuple[str, ...]:
@@ -368,4 +413,6 @@ class _Steps:
             return DAMAGE
         if self._is_kafka:
             return random.choice(kafka_operations.THEMES)
+        if self._kind == "metadata" and random.random() < 0.4:
+            return WHOLE_THEME
         return random.choice(partitioned.THEMES if self._kind == "partitions" else THEMES)

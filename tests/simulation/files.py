@@ -119,11 +119,13 @@ class SimFiles(Files):
     def replace(self, source: Path, target: Path) -> None:
         with self.call("replace", target):
             folder = self._disk.folder(source.parent)
-            file = self._disk.file(source)
+            node = self._disk.find(source)
+            if node is None:
+                raise FileNotFoundError(errno.ENOENT, "no such file", str(source))
 
             def move(names: dict[str, File | Folder]) -> None:
                 names.pop(source.name, None)
-                names[target.name] = file
+                names[target.name] = node
 
             folder.change(move)
 

@@ -250,7 +250,10 @@ class KafkaProducer:
             await asyncio.sleep(_RETRY_S)
 
     def _enter(self) -> KafkaLife:
-        life = self._world.oracle.kafka[self._topic]
+        life = self._world.oracle.kafka.get(self._topic)
+        if life is None:
+            # A restore has just deleted it.
+            raise TopicNotFound(self._topic)
         if self._life is None:
             self._life, self._cuts = life, life.cuts
         self._check_life()
@@ -352,7 +355,9 @@ async def read_once(
 
     async def read(broker: Broker) -> None:
         loaded = await broker.kafka_topic(topic)
-        life = world.oracle.kafka[topic]
+        life = world.oracle.kafka.get(topic)
+        if life is None:
+            raise TopicNotFound(topic)
         began = life, life.cuts
         checkpoint = loaded.partition.checkpoint or 0
         position = StartPosition(earliest=True)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -159,6 +160,21 @@ class KafkaLife:
         self.fences.clear()
         self.rounds.clear()
         self.planned = None
+
+    def copied(self) -> KafkaLife:
+        """Returns a copy that lives on by itself. Which transactions are open there is unknown."""
+        life = copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, dict | set | list):
+                setattr(life, name, copy(value))
+        for sent in life.at.values():
+            if sent.transaction is not None:
+                sent.transaction.may_be_open |= sent.transaction.is_asked
+        life.cuts += 1
+        life.fences = {}
+        life.planned = None
+        life.in_flight_bytes = 0
+        return life
 
     # Settings
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ledgerfold.broker.kafka.cleaner.states import Paused
 from ledgerfold.broker.topics.kafka_settings import change_topic_config
 from ledgerfold.broker.topics.kafka_truncation import truncate_log
-from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.errors import LedgerfoldError, TopicNotFound
 from tests.simulation.boundaries import stop_clock
 from tests.simulation.connections import call
 from tests.simulation.kafka_clients import KafkaProducer, read_once
@@ -281,7 +281,10 @@ def kafka_config(actors: Actors, random: Random) -> None:
 
     async def change(broker: Broker) -> None:
         loaded = await broker.kafka_topic(topic)
-        with oracle.kafka[topic].changing_settings(oracle.now_ms):
+        life = oracle.kafka.get(topic)
+        if life is None:
+            raise TopicNotFound(topic)
+        with life.changing_settings(oracle.now_ms):
             await change_topic_config(broker, loaded, changes)
 
     _ask(actors, f"config {changes}", change)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -150,6 +151,24 @@ class Topic:
     # In an open ledger's last group, and damaged: such damage cannot be distinguished from a torn
     # tail.
     excused: set[Position] = field(default_factory=set)
+
+    def copied(self) -> Topic:
+        """Returns a copy that lives on by itself. No producer is connected to it."""
+        life = copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, dict | set | list):
+                setattr(life, name, copy(value))
+        ttl = self.ttl
+        life.ttl = None if ttl is None else replace(ttl)
+        life.orders = [
+            life.ttl if each is ttl and life.ttl is not None else replace(each)
+            for each in self.orders
+        ]
+        life.seeks = {name: list(each) for name, each in self.seeks.items()}
+        life.subscriptions = {name: each.copied() for name, each in self.subscriptions.items()}
+        life.connected = {}
+        life.takings += 1
+        return life
 
     def leave_out(self) -> None:
         """After a run: entries that are not in its view are never promised again."""

@@ -110,6 +110,8 @@ KAFKA_ACTIONS: Mapping[str, int] = {
     "fail_call": 2,
     "kill_worker": 1,
 }
+# Where snapshots bring everything back.
+_WHOLE_ACTIONS = {"save_snapshot": 1, "restore_snapshot": 2, "delete_snapshot": 1}
 _PRIME = 7_919
 
 
@@ -130,6 +132,8 @@ def pairs(moments: Iterable[str], actions: Mapping[str, int]) -> tuple[Pair, ...
 
 PAIRS = pairs(MOMENTS, ACTIONS)
 KAFKA_PAIRS = pairs(KAFKA_MOMENTS, KAFKA_ACTIONS)
+WHOLE_PAIRS = pairs(MOMENTS, {**ACTIONS, **_WHOLE_ACTIONS})
+WHOLE_KAFKA_PAIRS = pairs(KAFKA_MOMENTS, {**KAFKA_ACTIONS, **_WHOLE_ACTIONS, "kafka_truncate": 2})
 
 
 def pair_of(all_pairs: tuple[Pair, ...], number: int) -> Pair:

@@ -31,6 +31,7 @@ from tests.simulation.kafka_limits import deletable
 from tests.simulation.life import Topic, position_of, short_name
 from tests.simulation.limits import AWAY_MS, Limits
 from tests.simulation.passed import PassedChecks
+from tests.simulation.restored import RestoredChecks
 from tests.simulation.storedlog import Stored
 from tests.simulation.subscriptions import Order, Subscription
 from tests.simulation.trimmed import TrimmedChecks
@@ -39,7 +40,7 @@ from tests.simulation.trimmed import TrimmedChecks
 KAFKA_LABEL = "{}-0"
 
 
-class Oracle(PassedChecks, TrimmedChecks, CommittedChecks):
+class Oracle(PassedChecks, TrimmedChecks, CommittedChecks, RestoredChecks):
     """All checks; it gets each metadata write, too."""
 
     # Metadata
@@ -48,12 +49,18 @@ class Oracle(PassedChecks, TrimmedChecks, CommittedChecks):
         self, puts: Mapping[bytes, bytes], deletes: tuple[bytes, ...], store: MemoryKeyValue
     ) -> None:
         """Called right before the write takes effect."""
+        restored = self._restored_by(puts, deletes, store) if self._saved else None
+        if restored is not None:
+            self._check_ledgers(puts, store)
+            self._on_restored(restored)
+            return
+        if self.foreign:
+            puts = {key: value for key, value in puts.items() if not self._is_foreign(key)}
+            deletes = tuple(key for key in deletes if not self._is_foreign(key))
         for key, value in puts.items():
             if key.startswith(b"producer/"):
                 self._on_producer(ProducerRecord.FromString(value[1:]))
-        for key, value in puts.items():
-            if key.startswith(b"ledger/"):
-                self._on_ledger(key, LedgerRecord.FromString(value[1:]), store)
+        self._check_ledgers(puts, store)
         for key, value in puts.items():
             if key.startswith(b"partitioned/"):
                 record = PartitionedTopicRecord.FromString(value[1:])
@@ -126,20 +133,26 @@ class Oracle(PassedChecks, TrimmedChecks, CommittedChecks):
             if plan.topic == KAFKA_LABEL.format(short_name(life.name)) and not plan.dry_run:
                 life.on_plan(plan)
 
+    def _is_foreign(self, key: bytes) -> bool:
+        """Returns whether it is the key of a record of a topic that no client uses here."""
+        return key.partition(b"/")[2].partition(b"\0")[0].decode() in self.foreign
+
+    def _check_ledgers(self, puts: Mapping[bytes, bytes], store: MemoryKeyValue) -> None:
+        for key, value in puts.items():
+            if key.startswith(b"ledger/"):
+                self._on_ledger(key, LedgerRecord.FromString(value[1:]), store)
+
     def _on_ledger(self, key: bytes, record: LedgerRecord, store: MemoryKeyValue) -> None:
         """(h): a segment recorded as sealed is on the disk as recorded."""
         if record.state == LEDGER_STATE_DELETING:
             return
-        before = store.get(key)
-        known = (
-            set()
-            if before is None
-            else {
-                (each.path, each.size_bytes)
-                for each in LedgerRecord.FromString(before[1:]).segments
-                if each.sealed
-            }
-        )
+        value = store.get(key)
+        before = LedgerRecord() if value is None else LedgerRecord.FromString(value[1:])
+        # One that was being made or deleted may have lacked its files.
+        is_live = before.state != LEDGER_STATE_DELETING
+        known = {
+            (each.path, each.size_bytes) for each in before.segments if each.sealed and is_live
+        }
         for segment in record.segments:
             if segment.sealed and (segment.path, segment.size_bytes) not in known:
                 path = self._ledgers / segment.path

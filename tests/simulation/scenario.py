@@ -15,7 +15,7 @@ from ledgerfold.broker.topics import producer as broker_producer
 from ledgerfold.broker.topics.producer import REFUSED_CODECS
 from ledgerfold.storage.ledger import StoreSettings
 from ledgerfold.v1.records_pb2 import CompactionStrategy
-from tests.simulation import lost_metadata
+from tests.simulation import lost_metadata, whole_state
 from tests.simulation.actors import Actors
 from tests.simulation.converge import converge
 from tests.simulation.coverage import Coverage
@@ -99,6 +99,9 @@ def run(scenario: Scenario) -> Outcome:
     )
     world.in_order, world.is_mixed = scenario.in_order, scenario.is_mixed
     world.oracle.is_damaged = scenario.is_damaged
+    if scenario.loses_metadata:
+        # Made before the simulation runs.
+        whole_state.archive()
     errors = _Errors(world)
     logging.getLogger().addHandler(errors)
     failure: BaseException | None = None

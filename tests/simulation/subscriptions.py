@@ -13,6 +13,7 @@ TTL.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, field
 
 from ledgerfold.storage.entry import EARLIEST, Position
@@ -93,6 +94,15 @@ class Subscription:
         self.has_moved = False
         # What its record covers and a check has looked up.
         self.examined: set[Position] = set()
+
+    def copied(self) -> Subscription:
+        """Returns a copy that lives on by itself; no seek of it is in progress."""
+        other = copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, dict | set | list):
+                setattr(other, name, copy(value))
+        other.is_moving = 0
+        return other
 
     def acknowledge(self, positions: Iterable[Position], *, cumulative: bool) -> None:
         """Records a sent acknowledgement."""

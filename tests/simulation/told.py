@@ -24,6 +24,7 @@ from tests.simulation.subscriptions import Move, Order
 
 if TYPE_CHECKING:
     from tests.simulation.connections import Connection
+    from tests.simulation.restored import Saved
 
 
 class Told:
@@ -84,6 +85,10 @@ class Told:
         self._of_ledger: dict[int, Topic] = {}
         self._numbers: dict[str, dict[int, str]] = {}
         self._now: MemoryKeyValue | None = None
+        # Snapshots that may exist, oldest first.
+        self._saved: list[Saved] = []
+        # Topics of other brokers, which no client uses here.
+        self.foreign: set[str] = set()
         # Files without a record that a start left because something is missing.
         self.kept: set[str] = set()
         # Files were damaged on purpose: errors are right, silence is wrong.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
 from random import Random
 from types import MappingProxyType
 from typing import Any
@@ -16,10 +17,13 @@ from typing import Any
 from ledgerfold.broker.common.clock import Timer
 from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.storage.errors import DiskFailure, LedgerfoldError
+from ledgerfold.broker.topics.snapshots import BrokerSnapshots
+from ledgerfold.storage.errors import DiskFailure, LedgerfoldError, NotAllowed, TopicExists
 from ledgerfold.storage.ledger import LedgerStore, StoreSettings
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.recovery_report import RecoveryReport
+from ledgerfold.storage.snapshot_folder import SnapshotFolder
+from ledgerfold.storage.topic_archive import TopicImport
 from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation
 from tests.simulation.compactor import SimCompactor
 from tests.simulation.coverage import Coverage
@@ -31,6 +35,7 @@ from tests.simulation.key_value import PairStore, SimKeyValue, settle_after_cras
 from tests.simulation.loop import PROCESS, Pace, SimLoop
 from tests.simulation.moments import CALLED, Moments
 from tests.simulation.oracle import Oracle
+from tests.simulation.whole_state import IMPORTED, snapshots_of
 
 START_MS = 1_700_000_000_000
 
@@ -97,6 +102,7 @@ class World:
             lambda: START_MS + int(self.pairs.asked_s * 1000),
             lambda ledger_id: START_MS + int(self.pairs.decided_s[ledger_id] * 1000),
         )
+        self.oracle.foreign.add(IMPORTED)
         self.settings = BrokerSettings(
             data_dir=DATA,
             compactor="off",
@@ -106,10 +112,16 @@ class World:
             compaction_strategy=strategy,
             emulation=Emulation(profile=profile),
             kafka_config=kafka_config,
+            allow_reset=True,
         )
         self.broker: Broker | None = None
         self.process: Process | None = None
         self.compactor: SimCompactor | None = None
+        self.snapshots: BrokerSnapshots | None = None
+        # An archive that is imported before the next start.
+        self.to_import: Path | None = None
+        # The last import has succeeded, and said so.
+        self.has_imported = False
         self.is_up = asyncio.Event()
         self.in_order = False
         # Some entries come from Pulsar clients.
@@ -158,14 +170,18 @@ class World:
             self._starts += 1
             process = self.process = Process(f"broker-{self._starts}")
             executor = SimExecutor(self.loop.jobs, process)
-            future = self.loop.run_in_executor(executor, self._recover, process)
+            archive, self.to_import = self.to_import, None
+            if archive is None:
+                future = self.loop.run_in_executor(executor, self._recover, process)
+            else:
+                future = self.loop.run_in_executor(executor, self._import, process, archive)
             while not (future.done() or process.is_dead):  # noqa: ASYNC110 - a death is silent
                 await asyncio.sleep(0)
             if process.is_dead:
                 # A supervisor starts the next one.
                 return
             try:
-                metadata, store, report = future.result()
+                recovered = future.result()
             except DiskFailure as error:
                 self.note(f"a start fails: {error}")
                 # No broker runs, so there is nothing to kill.
@@ -178,7 +194,12 @@ class World:
             except Exception as error:
                 self.oracle.unexpected(error)
                 return
+            metadata, store, report = recovered
             self.oracle.recovered(report)
+            if archive is not None:
+                # The command has ended.
+                self.process = None
+                continue
             await self.in_broker(self._start(metadata, store, executor))
             return
 
@@ -202,7 +223,22 @@ class World:
         store.on_deleting = lambda each: self.pairs.decided_s.update({each: self.loop.time()})
         boot = self._boots
         report = store.recover(is_same_boot=self._recovered_boot == boot)
+        SnapshotFolder(DATA, store.files).sweep()
         self._recovered_boot = boot
+        return metadata, store, report
+
+    def _import(
+        self, process: Process, archive: Path
+    ) -> tuple[MetadataStore, LedgerStore, RecoveryReport]:
+        """Imports a topic, as `topics import` does while no broker is there."""
+        metadata, store, report = self._recover(process)
+        self.has_imported = False
+        try:
+            found = TopicImport(archive, store.ledgers_dir, metadata, store.files).run()
+            self.note(f"{found.topic} is imported")
+            self.has_imported = True
+        except (TopicExists, NotAllowed) as error:
+            self.note(f"nothing is imported: {error!r:.110}")
         return metadata, store, report
 
     @property
@@ -231,6 +267,7 @@ class World:
             self.process.is_dead = True
             return
         self.broker = broker
+        self.snapshots = snapshots_of(broker, self.oracle.saving)
         self.note("the broker is up")
         self.is_up.set()
 

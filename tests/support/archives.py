@@ -11,9 +11,9 @@ from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.support.offline import LEDGERS
 
 
-def archive_blocks_of(lab: BrokerLab) -> Iterator[bytes]:
+def archive_blocks_of(lab: BrokerLab, topic: str = TOPIC) -> Iterator[bytes]:
     """Yields the blocks of the archive of the only topic of a broker that has stopped."""
-    records = SnapshotRecords(name=TOPIC)
+    records = SnapshotRecords(name=topic)
     for key, value in lab.metadata.pairs():
         if key not in (STORE_KEY, WRITES_KEY):
             records.pairs.add(key=key, value=value)

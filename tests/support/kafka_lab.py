@@ -56,7 +56,7 @@ class KafkaLab(BrokerLab):
         return [(each.first_offset, each.last_offset) for each in appended]
 
     def records(
-        self, offset: int | None = None, *, committed: bool = False
+        self, offset: int | None = None, *, committed: bool = False, topic: str = TOPIC
     ) -> list[tuple[int, bytes | None, bytes | None]]:
         """From that offset, or the log's start, to the end."""
         start = StartPosition(earliest=True)
@@ -64,8 +64,8 @@ class KafkaLab(BrokerLab):
             start = StartPosition(message_id=MessageId(entry_id=offset), inclusive=True)
 
         async def read() -> list[tuple[int, bytes | None, bytes | None]]:
-            topic = await self.broker.kafka_topic(TOPIC)
-            reader = await topic.open_reader(start, KafkaReaderOptions(committed))
+            loaded = await self.broker.kafka_topic(topic)
+            reader = await loaded.open_reader(start, KafkaReaderOptions(committed))
             found: list[tuple[int, bytes | None, bytes | None]] = []
             try:
                 while True:
