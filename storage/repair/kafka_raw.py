@@ -88,6 +88,9 @@ def _list_one(log: KafkaLog, new: LedgerFacts, facts: Facts, *, is_last: bool) -
         removed = _cut(log, new.span, facts)
     elif new.span.batches:
         _drop_lost(log, new.span, facts)
+        if later:
+            # The record is of the log that it has replaced, and so are the producers.
+            _forget_producers(log)
     _insert(log, new)
     return removed
 
@@ -153,10 +156,16 @@ def _cut(log: KafkaLog, span: Span, facts: Facts) -> set[int]:
     if log.HasField("first_dirty_offset"):
         log.first_dirty_offset = min(log.first_dirty_offset, base)
     log.log_start_offset = min(log.log_start_offset, span.next_offset)
-    # They describe batches that are not there.
-    for name in ("closed", "loaded", "rolled", "truncated_to"):
-        log.ClearField(name)
+    log.ClearField("truncated_to")
+    _forget_producers(log)
     return removed
+
+
+def _forget_producers(log: KafkaLog) -> None:
+    """Forgets snapshots of batches that are not there: the next load replays what is."""
+    log.ClearField("closed")
+    log.ClearField("loaded")
+    log.ClearField("rolled")
 
 
 def _drop_lost(log: KafkaLog, span: Span, facts: Facts) -> None:

@@ -28,13 +28,15 @@ from ledgerfold.storage.errors import (
     MetadataLost,
     MissingFile,
 )
+from ledgerfold.storage.kafka.span import Span
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import write_mark_path
 from ledgerfold.storage.partition_names import partition_name
 from ledgerfold.storage.records import STORE_KEY, encode_record, key_of
+from ledgerfold.storage.repair.kafka_raw import LedgerFacts, list_raw
 from ledgerfold.storage.topic_archive import TopicImport
 from ledgerfold.storage.unnamed import unnamed_files
-from ledgerfold.v1.records_pb2 import ProducerRecord, StoreRecord
+from ledgerfold.v1.records_pb2 import KafkaLog, ProducerRecord, StoreRecord
 from tests.model.broker_lab import DATA, STORE, TOPIC, BrokerLab
 from tests.model.log_model import Message, Read
 from tests.support.archives import archive_blocks_of
@@ -627,6 +629,23 @@ def test_a_kafka_topic_is_restored(kafka_history: History) -> None:
         assert {*wanted} <= {*lab.records()}, lost
         assert lab.add([(b"a", b"z")])[0][0] >= next_offset, lost
         lab.stop()
+
+
+def test_producers_of_a_replaced_log_are_forgotten() -> None:
+    """Readers of committed records would wait for their transactions.
+
+    No test had restored an older log below the one that the record describes.
+    """
+    log = KafkaLog(
+        segments=[{"base_offset": 0, "ledger_ids": [8]}],
+        rolled={"end_offset": 5, "producers": [{"producer_id": 7}]},
+    )
+    facts = {each: LedgerFacts(each, False, Span()) for each in (3, 8)}
+    facts[3].span.join(Span(0, 5, 5))
+    facts[8].span.join(Span(5, 9, 4))
+    list_raw(log, [3, 8], facts)
+    assert [list(each.ledger_ids) for each in log.segments] == [[3], [8]]
+    assert not log.HasField("rolled")
 
 
 def test_the_error_is_sent_to_clients() -> None:
