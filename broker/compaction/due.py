@@ -28,7 +28,7 @@ from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, CompactionStrategy, Run
 
 
 class RunRules(NamedTuple):
-    """What decides which messages a run keeps, apart from its input and the version of its code."""
+    """The rules by which a run keeps messages. Its input and the version of its code come on top."""
 
     strategy: CompactionStrategy
     retain_null_key: bool = False
