@@ -10,7 +10,7 @@ all types share, and the two ordered types:
   names decides (Pulsar's AbstractDispatcherSingleActiveConsumer).
 * Order is kept by rewinding: after a redelivery, or when another consumer becomes active, reading
   restarts at the cursor, as in Pulsar's PersistentDispatcherSingleActiveConsumer. So no state is
-  kept per delivered entry, even if acknowledgements arrive late.
+  kept per delivered entry, even if acknowledgements arrive late, and redeliveries are not counted.
 
 broker/subscriptions/shared.py has Shared, broker/subscriptions/key_shared.py has Key_Shared.
 
@@ -47,8 +47,6 @@ from ledgerfold.storage.partition_names import partition_index
 # Shared and Key_Shared remember; dispatch pauses above them.
 UNACKED_PER_CONSUMER_MAX = 50_000
 UNACKED_PER_SUBSCRIPTION_MAX = 200_000
-# The number of rewinds tracked separately when redeliveries are counted.
-_REWINDS_MAX = 64
 # Of a consumer, on the ring: Pulsar's CONSUMER_CONSISTENT_HASH_REPLICAS.
 _POINTS_PER_CONSUMER = 100
 
@@ -159,7 +157,7 @@ def budget_of(consumers: Sequence[ConsumerState]) -> Budget:
 
 
 class Dispatcher(ABC):
-    """The base of all dispatchers. A True result means: rewind, then call `rewound`."""
+    """The base of all dispatchers. A True result means: rewind."""
 
     def __init__(self) -> None:
         self.consumers: list[ConsumerState] = []
@@ -187,8 +185,7 @@ class Dispatcher(ABC):
     def add(self, consumer: ConsumerState) -> bool: ...
 
     @abstractmethod
-    def remove(self, consumer: ConsumerState, unsent: AbstractSet[Position]) -> bool:
-        """Removes a consumer. `unsent`: assigned but never sent, so not counted as a delivery."""
+    def remove(self, consumer: ConsumerState) -> bool: ...
 
     @abstractmethod
     def budget(self) -> Budget: ...
@@ -234,9 +231,6 @@ class Dispatcher(ABC):
         """Records an acknowledgement, usually by the `consumer` that has the entry."""
 
     @abstractmethod
-    def settle_cumulative(self, position: Position) -> None: ...
-
-    @abstractmethod
     def pass_over(self, position: Position) -> None:
         """Prevents redelivery of entries at or below `position`, acknowledged or not."""
 
@@ -247,14 +241,10 @@ class Dispatcher(ABC):
         positions: AbstractSet[Position] | None,
         unsent: AbstractSet[Position],
     ) -> bool:
-        """Requests redelivery. `positions` None: all that `consumer` has not acknowledged."""
+        """Requests redelivery. `positions` None: all that `consumer` has not acknowledged.
 
-    def rewound(self, unsent: AbstractSet[Position]) -> None:
-        """Records that reading restarts at the cursor.
-
-        `unsent`: the unsent assignments of the consumer that was active.
+        `unsent`: assigned but never sent, so not counted as a redelivery.
         """
-        raise AssertionError("Shared types replay; they are never rewound.")
 
 
 def active_of(topic: str, consumers: Sequence[ConsumerState]) -> ConsumerState | None:
@@ -290,10 +280,6 @@ class SingleActiveDispatcher(Dispatcher):
         super().__init__()
         self._topic = topic
         self._active: ConsumerState | None = None
-        # The first position never sent; None if nothing was sent since the last rewind.
-        self._sent_end: Position | None = None
-        # Position -> how often entries before it were sent and rewound.
-        self._rewinds: dict[Position, int] = {}
 
     @property
     def active(self) -> ConsumerState | None:
@@ -309,7 +295,7 @@ class SingleActiveDispatcher(Dispatcher):
         self._active = active_of(self._topic, self.consumers)
         return before is not None and self.active is not before
 
-    def remove(self, consumer: ConsumerState, unsent: AbstractSet[Position]) -> bool:
+    def remove(self, consumer: ConsumerState) -> bool:
         before = self.active
         self.consumers.remove(consumer)
         self._active = active_of(self._topic, self.consumers)
@@ -326,19 +312,14 @@ class SingleActiveDispatcher(Dispatcher):
             if not active.can_take:
                 break
             active.spend(candidate.messages, candidate.size_bytes)
-            self._sent_end = candidate.position.next
-            assignments.append(Assignment(index, active, self._redeliveries(candidate.position)))
+            assignments.append(Assignment(index, active, redeliveries=0))
         return Decision(assignments, len(assignments))
 
     def settle(self, consumer: ConsumerState | None, position: Position) -> None:
         """Does nothing: no state is kept per entry."""
 
-    def settle_cumulative(self, position: Position) -> None:
-        for end in [end for end in self._rewinds if end <= position]:
-            del self._rewinds[end]
-
     def pass_over(self, position: Position) -> None:
-        self.settle_cumulative(position)
+        """Does nothing: a rewind restarts at the cursor."""
 
     def redeliver(
         self,
@@ -348,17 +329,3 @@ class SingleActiveDispatcher(Dispatcher):
     ) -> bool:
         # As in Pulsar: single entries cannot be delivered again without breaking the order.
         return consumer is self.active
-
-    def rewound(self, unsent: AbstractSet[Position]) -> None:
-        end, self._sent_end = self._sent_end, None
-        if unsent:
-            end = min(unsent)
-        if end is None:
-            return
-        self._rewinds[end] = self._rewinds.get(end, 0) + 1
-        if len(self._rewinds) > _REWINDS_MAX:
-            lowest, next_lowest = sorted(self._rewinds)[:2]
-            self._rewinds[lowest] += self._rewinds.pop(next_lowest)
-
-    def _redeliveries(self, position: Position) -> int:
-        return sum(times for end, times in self._rewinds.items() if position < end)

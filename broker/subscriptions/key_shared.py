@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from heapq import heappop, heappush
 
 from ledgerfold.broker.subscriptions.delayed import DelayedEntries
@@ -72,10 +71,10 @@ class KeySharedDispatcher(SharedDispatcher):
         self._changes += 1
         return super().add(consumer)
 
-    def remove(self, consumer: ConsumerState, unsent: AbstractSet[Position]) -> bool:
+    def remove(self, consumer: ConsumerState) -> bool:
         self._owners.remove(consumer)
         self._changes += 1
-        return super().remove(consumer, unsent)
+        return super().remove(consumer)
 
     def budget(self) -> Budget:
         return super().budget() if self._can_look_further() else Budget(0, 0)

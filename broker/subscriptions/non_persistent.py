@@ -142,7 +142,7 @@ class NonPersistentSubscription:
         if not self._is_connected(consumer) or self._dispatcher is None:
             return
         before = self.active_consumer
-        self._dispatcher.remove(consumer.state, frozenset())
+        self._dispatcher.remove(consumer.state)
         del self._consumers[consumer.state.number]
         self.traffic_before = self.traffic_before.plus(consumer.traffic)
         consumer.end(None)

@@ -7,7 +7,6 @@ rewind, the consumer's unsent deliveries are taken back first, with their permit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from ledgerfold.broker.common.outgoing import Share
@@ -90,34 +89,31 @@ class Session:
         self.pump.add(consumer)
         rewind = self.dispatcher.add(consumer.state)
         if rewind and before is not None:
-            self._rewind(before.withdraw())
-        elif len(self.consumers) == 1:
-            self._rewind(frozenset())
+            before.withdraw()
+        if rewind or len(self.consumers) == 1:
+            self._rewind()
         self._notify_active(before, joined=consumer)
 
     def remove(self, consumer: Consumer) -> None:
         before = self.active
-        unsent = consumer.withdraw()
         self.consumers.remove(consumer)
-        rewind = self.dispatcher.remove(consumer.state, unsent)
+        rewind = self.dispatcher.remove(consumer.state)
         self.pump.remove(consumer)
         if rewind:
-            if before is not None and before is not consumer:
-                # A passive consumer left, and the partition still moves to another consumer.
-                unsent = before.withdraw()
-            self._rewind(unsent)
+            if before is not None:
+                # Perhaps a passive consumer left, and the partition moves to another one.
+                before.withdraw()
+            self._rewind()
         self._notify_active(before)
 
     def redeliver(self, consumer: Consumer, positions: frozenset[Position]) -> None:
         requested = None if self.type.is_ordered or not positions else positions
         unsent = consumer.withdraw(requested)
         if self.dispatcher.redeliver(consumer.state, requested, unsent):
-            self._rewind(unsent)
+            self._rewind()
 
-    def _rewind(self, unsent: AbstractSet[Position]) -> None:
+    def _rewind(self) -> None:
         active = self.active
-        if self.type.is_ordered:
-            self.dispatcher.rewound(unsent)
         self.pump.rewind(read_compacted=active is not None and active.read_compacted)
 
     def _notify_active(self, before: Consumer | None, joined: Consumer | None = None) -> None:

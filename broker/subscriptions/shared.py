@@ -4,8 +4,8 @@ Pure.
 
 Each entry that was dispatched and not acknowledged is *pending* at one consumer. Entries that a
 consumer returns (negative acknowledgement, disconnection) wait in the replay queue, ordered by id,
-and are sent before new ones; they are read from the log again, so that only positions are kept.
-(Pulsar: PersistentDispatcherMultipleConsumers.)
+and are sent before new ones; they are read from the log again, so that only positions are kept. A
+disconnection is not counted as a redelivery. (Pulsar: PersistentDispatcherMultipleConsumers.)
 
 Invariants (tests/unit/subscriptions/test_dispatch_model.py):
 
@@ -17,7 +17,7 @@ Invariants (tests/unit/subscriptions/test_dispatch_model.py):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 
 from ledgerfold.broker.subscriptions.delayed import DelayedEntries
@@ -86,10 +86,11 @@ class SharedDispatcher(Dispatcher):
         self._consumers_changed()
         return False
 
-    def remove(self, consumer: ConsumerState, unsent: AbstractSet[Position]) -> bool:
+    def remove(self, consumer: ConsumerState) -> bool:
         self.consumers.remove(consumer)
         self._consumers_changed()
-        self._give_back(consumer, list(consumer.pending), unsent)
+        given = set(consumer.pending)
+        self._give_back(consumer, given, uncounted=given)
         return False
 
     def _consumers_changed(self) -> None:
@@ -156,9 +157,6 @@ class SharedDispatcher(Dispatcher):
                 return
         self._stop_waiting(position)
 
-    def settle_cumulative(self, position: Position) -> None:
-        """Does nothing: these types acknowledge entries one by one."""
-
     def pass_over(self, position: Position) -> None:
         given = [each for consumer in self.consumers for each in consumer.pending]
         for passed in [each for each in (*given, *self._waiting) if each <= position]:
@@ -171,8 +169,8 @@ class SharedDispatcher(Dispatcher):
         positions: AbstractSet[Position] | None,
         unsent: AbstractSet[Position],
     ) -> bool:
-        given = consumer.pending if positions is None else positions & consumer.pending.keys()
-        self._give_back(consumer, list(given), unsent)
+        given = set(consumer.pending) if positions is None else positions & consumer.pending.keys()
+        self._give_back(consumer, given, uncounted=unsent)
         return False
 
     def _has_taker(self) -> bool:
@@ -222,13 +220,16 @@ class SharedDispatcher(Dispatcher):
         return entry
 
     def _give_back(
-        self, consumer: ConsumerState, positions: Sequence[Position], unsent: AbstractSet[Position]
+        self,
+        consumer: ConsumerState,
+        positions: Collection[Position],
+        uncounted: Collection[Position],
     ) -> None:
         for position in positions:
             entry = self._take_back(consumer, position)
             if entry is not None:
-                sent = 0 if position in unsent else 1
-                self._wait(position, entry._replace(redeliveries=entry.redeliveries + sent))
+                count = 0 if position in uncounted else 1
+                self._wait(position, entry._replace(redeliveries=entry.redeliveries + count))
 
     def _wait(self, position: Position, entry: Unsettled) -> None:
         self._waiting.add(position, entry)

@@ -243,7 +243,6 @@ class Subscription:
             for position in known:
                 session.dispatcher.settle(consumer.state, position)
             changes = sum(map(self.cursor.acknowledge, known))
-        session.dispatcher.settle_cumulative(self.cursor.mark_delete)
         if changes:
             self.cursor_changed(changes)
         if request_id:

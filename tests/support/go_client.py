@@ -54,11 +54,17 @@ def _run(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 class GoClient:
-    """One client. Calls raise AssertionError with the client's error text."""
+    """One client. Calls raise AssertionError with the client's error text.
 
-    def __init__(self, program: Path, url: str) -> None:
+    `files`: the certificate of an authority, and a token.
+    """
+
+    def __init__(self, program: Path, url: str, *files: Path) -> None:
         self._process = subprocess.Popen(
-            [str(program), url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [str(program), url, *map(str, files)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def __call__(self, op: str, **fields: Any) -> dict[str, Any]:

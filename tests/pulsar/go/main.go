@@ -1,6 +1,6 @@
 // A driver of Pulsar's Go client: one JSON request a line in, one JSON answer a line out.
 //
-//	go run . pulsar://127.0.0.1:6650
+//	go run . pulsar://127.0.0.1:6650 [CA-FILE [TOKEN-FILE]]
 //	{"op": "producer", "name": "p", "topic": "t", "batching": true}
 //	{"op": "send", "name": "p", "messages": [{"key": "k", "value": "v"}]}
 //
@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/apache/pulsar-client-go/pulsar/log"
@@ -43,10 +44,18 @@ type driver struct {
 }
 
 func main() {
-	client, err := pulsar.NewClient(pulsar.ClientOptions{
-		URL:    os.Args[1],
-		Logger: log.DefaultNopLogger(),
-	})
+	options := pulsar.ClientOptions{
+		URL:              os.Args[1],
+		Logger:           log.DefaultNopLogger(),
+		OperationTimeout: 10 * time.Second,
+	}
+	if len(os.Args) > 2 {
+		options.TLSTrustCertsFilePath, options.TLSValidateHostname = os.Args[2], true
+	}
+	if len(os.Args) > 3 {
+		options.Authentication = pulsar.NewAuthenticationTokenFromFile(os.Args[3])
+	}
+	client, err := pulsar.NewClient(options)
 	if err != nil {
 		panic(err)
 	}

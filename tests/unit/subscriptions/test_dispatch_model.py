@@ -7,8 +7,7 @@ acknowledged, so nothing was lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import ClassVar
 
@@ -160,13 +159,13 @@ class DispatchMachine(RuleBasedStateMachine):
             assignments, taken = self.dispatcher.assign(run)
             untaken = run[taken:]
             self.read_next = untaken[0].position.entry_id if untaken else entries[-1] + 1
-        for at, state, redeliveries in assignments:
-            self.deliver(state, run[at].position.entry_id, redeliveries)
+        for at, state, _ in assignments:
+            self.deliver(state, run[at].position.entry_id)
         return True
 
     # Invariants
 
-    def deliver(self, state: ConsumerState, entry: int, redeliveries: int) -> None:
+    def deliver(self, state: ConsumerState, entry: int) -> None:
         assert self.permits[state] > 0, "permits are respected"
         assert entry not in self.acknowledged, "acknowledged entries stay away"
         self.check_delivery(state, entry)
@@ -206,8 +205,6 @@ class DispatchMachine(RuleBasedStateMachine):
     # Inside
 
     def happened(self, *, rewind: bool = False) -> None:
-        if rewind:
-            self.dispatcher.rewound(set())
         if rewind or not self.held:
             self.read_next = self.cursor.mark_delete.entry_id + 1
             self.delivered_last, self.in_flight = -1, None
@@ -218,7 +215,7 @@ class DispatchMachine(RuleBasedStateMachine):
 
     def leave(self, state: ConsumerState) -> None:
         del self.held[state], self.permits[state]
-        self.happened(rewind=self.dispatcher.remove(state, set()))
+        self.happened(rewind=self.dispatcher.remove(state))
 
     def candidate(self, entry: int) -> Candidate:
         messages, slot = self.log[entry]
@@ -228,7 +225,6 @@ class DispatchMachine(RuleBasedStateMachine):
         self.acknowledged.add(entry)
         self.dispatcher.settle(state, Position(1, entry))
         self.cursor.acknowledge(Position(1, entry))
-        self.dispatcher.settle_cumulative(self.cursor.mark_delete)
         for held in self.held.values():
             held.discard(entry)
 
@@ -294,7 +290,10 @@ class LosingDispatcher(SharedDispatcher):
     """Forgets entries that are given back."""
 
     def _give_back(
-        self, consumer: ConsumerState, positions: Sequence[Position], unsent: AbstractSet[Position]
+        self,
+        consumer: ConsumerState,
+        positions: Collection[Position],
+        uncounted: Collection[Position],
     ) -> None:
         for position in positions:
             self._take_back(consumer, position)

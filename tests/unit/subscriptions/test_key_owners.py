@@ -186,7 +186,7 @@ def test_a_sticky_consumer_releases_its_slots() -> None:
     decision = dispatcher.assign(candidates)
     assert [each.consumer.name for each in decision.assignments] == ["first", "second"]
     assert (decision.taken, dispatcher.waiting) == (3, 1)
-    dispatcher.remove(first, set())
+    dispatcher.remove(first)
     third = consumer("third", 3, (0, 99), (200, 299))
     dispatcher.check(third.ranges)
     dispatcher.add(third)
@@ -200,7 +200,7 @@ def test_with_out_of_order_delivery_a_new_owner_does_not_wait() -> None:
     dispatcher.add(first)
     dispatcher.add(second)
     slot = next(s for s in range(1, 65536) if dispatcher._owners.owner(s) is second)
-    dispatcher.remove(second, set())
+    dispatcher.remove(second)
     for entry, owner in ((0, first), (1, second)):
         if owner is second:
             dispatcher.add(second)

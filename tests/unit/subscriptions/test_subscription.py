@@ -277,7 +277,6 @@ def test_failover_notifies_consumers_and_hands_over() -> None:
         assert output.active is True
         again = output.deliveries or await receive(second, 2)
         assert text(again) == "b=1 c=1"
-        assert {each.redelivery_count for each in again} == {1}
 
     run(test)
 
@@ -342,7 +341,6 @@ def test_exclusive_redelivery_rewinds_during_a_read() -> None:
         topic.log.gate.set()
         again = await receive(consumer, 2)
         assert text(again) == "b=1 c=1"
-        assert [each.redelivery_count for each in again] == [1, 0]
 
     run(test)
 
