@@ -28,7 +28,7 @@ from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, CompactionStrategy, Run
 
 
 class RunRules(NamedTuple):
-    """The rules by which a run keeps messages. Its input and the version of its code come on top."""
+    """The rules by which a run keeps messages, without the version of its code."""
 
     strategy: CompactionStrategy
     retain_null_key: bool = False
