@@ -204,7 +204,7 @@ FORGOTTEN: Episode = (
     ("resend", 200),
 )
 EPISODES = (STANDING, OVERTAKEN, BY_AGE, BY_SIZE, EXPIRING, CAPTURED, FORGOTTEN)
-# Everything is saved, goes on, and is brought back.
+# Everything is saved, changes, and is restored.
 WHOLE_THEME = ("save_snapshot", "restore_snapshot", "import_topic", "compact", "trim", "truncate")
 _SAVED: Episode = (("publish", 80), ("compact", 200), ("save_snapshot", 200), ("publish", 100))
 WHOLE: tuple[Episode, ...] = (

@@ -77,7 +77,7 @@ class Kind(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """What readers get without lost writes: of the topics, and of those of each snapshot."""
+    """The reads without lost writes: of the topics, and of those of each snapshot."""
 
     reads: dict[Kind, Found]
     snapshots: dict[str, dict[Kind, Found]]

@@ -1,8 +1,8 @@
-"""Follows a snapshot of the broker: what was true when it was saved is true after it is restored.
+"""Follows a snapshot of the broker: after a restore, the state of its save is in force again.
 
 The part of the oracle (tests/simulation/oracle.py) that gets the write of a restore. Topics are
 lives of their own afterwards, as deleted and recreated ones are; but each begins as its life was at
-the save. Sent entries that came later are forgotten, and may be stored anew.
+the save. Sent entries that came later are forgotten, and may be stored again.
 """
 
 from __future__ import annotations
