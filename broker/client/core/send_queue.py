@@ -357,14 +357,22 @@ class SendQueue:
                 self._changed.wait_for(lambda: self._entries_out >= mark)
             finally:
                 self._threads_waiting -= 1
-        self._raise_unreported()
+        self.raise_unreported()
 
     async def flush_async(self) -> None:
         """Waits as `flush`, in a task on the event loop."""
         mark = self.seal()
         while self._entries_out < mark:
             await self.change()
-        self._raise_unreported()
+        self.raise_unreported()
+
+    async def drain(self, patience_s: float | None) -> None:
+        """Waits until all messages so far are answered, or none has been for `patience_s`."""
+        mark = self.seal()
+        while self._entries_out < mark:
+            answered, _ = await asyncio.wait({self.change()}, timeout=patience_s)
+            if not answered:
+                return
 
     def close_for_new(self) -> None:
         """Seals the open batch; adding raises AlreadyClosed from now on."""
@@ -387,7 +395,8 @@ class SendQueue:
         future.add_done_callback(lambda done: self._tasks_waiting.pop(done, None))
         return future
 
-    def _raise_unreported(self) -> None:
+    def raise_unreported(self) -> None:
+        """Raises the first error, since the last call, of a message without a callback."""
         error, self._unreported = self._unreported, None
         if error is not None:
             raise error

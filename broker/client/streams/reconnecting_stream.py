@@ -51,6 +51,8 @@ class ReconnectingStream(ABC):
         self.what = what
         self.loop = asyncio.get_running_loop()
         self.is_connected = False
+        # The time, on the loop's clock, at which the last connection ended.
+        self._lost_s = self.loop.time()
         # The error that ended the stream permanently.
         self.error: LedgerfoldError | None = None
         self._wake = asyncio.Event()
@@ -145,6 +147,15 @@ class ReconnectingStream(ABC):
             return self._last_error
         timeout_s = self.connection.settings.operation_timeout_seconds
         return Timeout(f"No answer within {timeout_s:g} s for the {self.what}.")
+
+    async def out_of_reach(self, grace_s: float) -> None:
+        """Returns when there has been no connection for `grace_s`."""
+        while True:
+            now_s = self.loop.time()
+            left_s = grace_s - (0 if self.is_connected else now_s - self._lost_s)
+            if left_s <= 0:
+                return
+            await asyncio.sleep(left_s)
 
     def raise_ended(self) -> None:
         """Raises the error that ended the stream permanently, if it has ended."""
@@ -258,6 +269,7 @@ class ReconnectingStream(ABC):
             self._is_queued = False
             if self.is_connected:
                 self.is_connected = False
+                self._lost_s = self.loop.time()
                 self._on_disconnect()
             self._disconnected.set()
 

@@ -161,7 +161,7 @@ class Client(Closing):
         return self._io.call(self._core.topic_partitions(topic))
 
     def close(self) -> None:
-        """Closes everything opened from the client, then the connection.
+        """Closes everything opened from the client at the same time, then the connection.
 
         Raises the first error, once everything is closed.
         """

@@ -175,6 +175,8 @@ class Producer(BaseProducer, Closing):
     def close(self) -> None:
         """Flushes, and releases the producer's name. Idempotent.
 
-        Raises as `flush`; the producer is closed all the same.
+        Messages fail with AlreadyClosed if there is no connection for 5 s or, without a send
+        timeout, no receipt for the operation timeout. Raises as `flush`; the producer is closed all
+        the same.
         """
         self._io.call(self._close())
