@@ -21,7 +21,10 @@ from ledgerfold.broker.client.core.topic_sources import (
     TopicSource,
     names_of,
 )
-from ledgerfold.broker.client.messages.arguments import check_topic_argument
+from ledgerfold.broker.client.messages.arguments import (
+    InvalidConfiguration,
+    check_topic_argument,
+)
 from ledgerfold.broker.client.messages.configs import (
     ConsumerConfig,
     ProducerConfig,
@@ -31,7 +34,7 @@ from ledgerfold.broker.client.messages.configs import (
 from ledgerfold.broker.client.streams.connection import ClientSettings, Connection
 from ledgerfold.broker.client.streams.credentials import target_of
 from ledgerfold.broker.client.streams.forks import check_may_connect, invalidate_after_fork
-from ledgerfold.storage.errors import AlreadyClosed, NotAllowed
+from ledgerfold.storage.errors import AlreadyClosed
 
 # A consumer or reader of a partitioned topic, or of any other topic.
 AnyConsumer: TypeAlias = ConsumerSet | ConsumerCore
@@ -209,9 +212,9 @@ def _source_of(config: ConsumerConfig) -> TopicSource:
 
 
 def _check_queue(config: ConsumerConfig | ReaderConfig, topic: str) -> None:
-    """Raises NotAllowed for several topics without a queue, as Pulsar's clients do."""
+    """Raises InvalidConfiguration for several topics without a queue, as Pulsar's clients do."""
     if not config.receiver_queue_size:
-        raise NotAllowed(
+        raise InvalidConfiguration(
             f"{topic} has several partitions or topics, which a receiver_queue_size of 0 does not "
             "allow: use 1 or more, or a single one."
         )

@@ -346,8 +346,9 @@ class SendQueue:
 
     def flush(self) -> None:
         """Waits until all messages so far are answered. Raises the first unreported error since the
-        last call.
+        last call, and the error of a queue that has ended.
         """
+        self._raise_ended()
         mark = self.seal()
         if self._is_io_thread():
             raise NotAllowed("A callback runs in the client's I/O thread and must not flush.")
@@ -361,6 +362,7 @@ class SendQueue:
 
     async def flush_async(self) -> None:
         """Waits as `flush`, in a task on the event loop."""
+        self._raise_ended()
         mark = self.seal()
         while self._entries_out < mark:
             await self.change()
@@ -394,6 +396,11 @@ class SendQueue:
         self._tasks_waiting[future] = None
         future.add_done_callback(lambda done: self._tasks_waiting.pop(done, None))
         return future
+
+    def _raise_ended(self) -> None:
+        if self._error is not None:
+            self.raise_unreported()
+            raise self._error
 
     def raise_unreported(self) -> None:
         """Raises the first error, since the last call, of a message without a callback."""

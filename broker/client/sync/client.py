@@ -101,10 +101,10 @@ class Client(Closing):
         default after 100 ms or with 10 MiB. `dead_letter_policy`: the topic for messages that were
         redelivered too often, on a Shared or KeyShared subscription (on others it has no effect, as
         in Pulsar). `unacked_messages_timeout_ms`: redeliver messages that were not acknowledged for
-        this time; None = never. `is_read_compacted`: Exclusive and Failover only. `schema`: decodes
-        `Message.value`; without one, it is bytes. `initial_position`: the start of a new
-        subscription. `start_message_id_inclusive`: whether a seek to a message id delivers that
-        message. Raises SubscriptionBusy, NotAllowed, InvalidRequest, Unavailable.
+        this time, 10 s or more; None or 0 = never. `is_read_compacted`: Exclusive and Failover
+        only. `schema`: decodes `Message.value`; without one, it is bytes. `initial_position`: the
+        start of a new subscription. `start_message_id_inclusive`: whether a seek to a message id
+        delivers that message. Raises SubscriptionBusy, NotAllowed, InvalidRequest, Unavailable.
         """
         make = partial(Consumer, self._io, config.message_listener)
         return self._io.call(self._core.open_consumer(config, make))

@@ -24,7 +24,7 @@ from functools import partial
 
 from ledgerfold.broker.client.core.client_core import AnyConsumer, Forget
 from ledgerfold.broker.client.core.opened import BaseConsumer
-from ledgerfold.broker.client.messages.arguments import check_may_time_out
+from ledgerfold.broker.client.messages.arguments import InvalidConfiguration, check_may_time_out
 from ledgerfold.broker.client.messages.configs import ConsumerConfig
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
@@ -32,7 +32,7 @@ from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.streams.inbox import deadline_after
 from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.broker.client.sync.listening import ListenerThread
-from ledgerfold.storage.errors import LedgerfoldError, NotAllowed, Timeout
+from ledgerfold.storage.errors import LedgerfoldError, Timeout
 
 MessageListener = Callable[["Consumer", Message], object]
 
@@ -67,8 +67,8 @@ class Consumer(BaseConsumer, Closing):
     def receive(self, timeout_millis: int | None = None) -> Message:
         """Returns the next message; waits for one, without limit if no timeout is given.
 
-        Raises Timeout, AlreadyClosed, Corruption; NotAllowed if there is a message listener, or for
-        a timeout with a `receiver_queue_size` of 0.
+        Raises Timeout, AlreadyClosed, Corruption; InvalidConfiguration if there is a message
+        listener, or for a timeout with a `receiver_queue_size` of 0.
         """
         self._check_not_listening()
         check_may_time_out(self._core.config.receiver_queue_size, timeout_millis)
@@ -76,7 +76,9 @@ class Consumer(BaseConsumer, Closing):
 
     def _check_not_listening(self) -> None:
         if self._has_listener:
-            raise NotAllowed("This consumer has a message listener, which gets its messages.")
+            raise InvalidConfiguration(
+                "This consumer has a message listener, which gets its messages."
+            )
 
     def _receive(self, timeout_millis: int | None = None) -> Message:
         deadline_s = deadline_after(timeout_millis)
@@ -89,7 +91,8 @@ class Consumer(BaseConsumer, Closing):
 
         Waits for the first of the policy's limits; returns an empty list if the time is over before
         a message arrives. Raises AlreadyClosed and Corruption, once nothing precedes the error;
-        NotAllowed if there is a message listener, or with a `receiver_queue_size` of 0.
+        InvalidConfiguration if there is a message listener; NotAllowed with a `receiver_queue_size`
+        of 0.
         """
         self._check_not_listening()
         batch = self._new_batch(time.monotonic())

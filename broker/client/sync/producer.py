@@ -168,7 +168,8 @@ class Producer(BaseProducer, Closing):
     def flush(self) -> None:
         """Sends the open batch and waits until all messages so far are durable.
 
-        Raises the first error, since the last flush, of a message without a callback.
+        Raises the first error, since the last flush, of a message without a callback; AlreadyClosed
+        after a close.
         """
         self._queue.flush()
 

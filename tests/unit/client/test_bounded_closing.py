@@ -182,8 +182,24 @@ def test_the_asyncio_client_does_not_wait_either() -> None:
         await client.close()
         with pytest.raises(AlreadyClosed):
             await sending
+        with pytest.raises(AlreadyClosed):
+            await producer.flush()
 
     asyncio.run(asyncio.wait_for(run(), _BOUND_S))
+
+
+@pytest.mark.parametrize("partitions", [0, 2])
+def test_a_closed_producer_refuses_a_flush(
+    broker: ThreadedFakeBroker, client: Client, partitions: int
+) -> None:
+    """As Pulsar's: what a flush would wait for is not known any more."""
+    broker.service.partitions["t"] = partitions
+    producer = client.create_producer("t")
+    producer.close()
+    producer.close()
+    for _ in range(2):
+        with pytest.raises(AlreadyClosed):
+            producer.flush()
 
 
 def test_flush_is_bounded_by_the_send_timeout(broker: ThreadedFakeBroker, client: Client) -> None:

@@ -12,7 +12,13 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.client import AuthenticationToken, Client, ConsumerType, MessageId
+from ledgerfold.broker.client import (
+    AuthenticationToken,
+    Client,
+    ConsumerType,
+    MessageId,
+    Result,
+)
 from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.client.asyncio_client import client as aio
 from ledgerfold.broker.client.streams.credentials import Authentication, Metadata
@@ -154,7 +160,10 @@ def test_a_missing_permission_ends_an_open_stream(
     producer = client.create_producer("t")
     broker.service.refusal = AuthorizationFailed("no grant")
     broker.stop_now()
+    results: list[Result] = []
+    producer.send_async(b"1", lambda result, _: results.append(result))
     broker.start_now()
+    wait_until(lambda: results == [Result.AuthorizationError], "the result")
     with pytest.raises(AuthorizationFailed):
         producer.send(b"1")
 
