@@ -110,7 +110,7 @@ class ProducerCore(Core):
         limit_s = self.stream.connection.settings.operation_timeout_seconds
         waits = [
             asyncio.ensure_future(
-                self.queue.drain(None if self.config.send_timeout_millis else limit_s)
+                self._drain(None if self.config.send_timeout_millis else limit_s)
             ),
             asyncio.ensure_future(self.stream.out_of_reach(CLOSE_GRACE_S)),
         ]
@@ -121,6 +121,13 @@ class ProducerCore(Core):
                 wait.cancel()
             await self.stream.close(CLOSE_GRACE_S)
         self.queue.raise_unreported()
+
+    async def _drain(self, patience_s: float | None) -> None:
+        """Waits until all messages are answered, or none has been for `patience_s`."""
+        while not self.queue.is_answered:
+            answered, _ = await asyncio.wait({self.queue.change()}, timeout=patience_s)
+            if not answered:
+                return
 
     async def shut_down(self) -> None:
         """Closes at once: messages without a receipt fail with AlreadyClosed."""

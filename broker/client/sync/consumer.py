@@ -177,7 +177,10 @@ class Consumer(BaseConsumer, Closing):
     async def _unsubscribe(self) -> None:
         self._forget(self)
         self.resume_message_listener()
-        await self._core.unsubscribe()
+        try:
+            await self._core.unsubscribe()
+        finally:
+            self._end_listener()
 
     def close(self) -> None:
         """Waits until all acknowledgements are durable, at most 5 s, and closes. Idempotent."""
@@ -185,4 +188,17 @@ class Consumer(BaseConsumer, Closing):
 
     async def _close(self) -> None:
         self.resume_message_listener()
-        await super()._close()
+        try:
+            await super()._close()
+        finally:
+            self._end_listener()
+
+    async def _shut_down(self) -> None:
+        try:
+            await super()._shut_down()
+        finally:
+            self._end_listener()
+
+    def _end_listener(self) -> None:
+        if self._listening is not None:
+            self._listening.end()

@@ -144,3 +144,19 @@ class Reader(BaseReader, Closing):
     def close(self) -> None:
         """Closes the reader; further reads raise AlreadyClosed. Idempotent."""
         self._io.call(self._close())
+
+    async def _close(self) -> None:
+        try:
+            await super()._close()
+        finally:
+            self._end_listener()
+
+    async def _shut_down(self) -> None:
+        try:
+            await super()._shut_down()
+        finally:
+            self._end_listener()
+
+    def _end_listener(self) -> None:
+        if self._listening is not None:
+            self._listening.end()
