@@ -64,5 +64,5 @@ class ListenerThread:
                 continue
             try:
                 self._listen(message)
-            except Exception:  # user code: its failure must not affect the next message
+            except BaseException:  # user code: not even sys.exit() may affect the next message
                 _log.exception("The message listener failed on %s.", message.message_id())

@@ -15,7 +15,9 @@ import pytest
 from ledgerfold.broker.client import (
     AuthenticationToken,
     Client,
+    ConsumerDeadLetterPolicy,
     ConsumerType,
+    InitialPosition,
     MessageId,
     Result,
 )
@@ -230,6 +232,26 @@ def test_new_partitions_are_found_after_a_failure(
     wait_until(lambda: schema.failures >= 2, "checks without a definition")
     schema.is_broken = False
     wait_until(lambda: len(producer._core.cores) == 2, "the new partition")  # type: ignore[union-attr]
+
+
+def test_dead_letters_are_published_after_a_failure(client: Client, tokens: TokenService) -> None:
+    """The entry is redelivered, and tried again."""
+    client.create_producer("t").send(b"1")
+    consumer = client.subscribe(
+        "t",
+        "s",
+        ConsumerType.Shared,
+        initial_position=InitialPosition.Earliest,
+        negative_ack_redelivery_delay_ms=10,
+        dead_letter_policy=ConsumerDeadLetterPolicy(1),
+    )
+    for _ in range(2):
+        consumer.negative_acknowledge(consumer.receive(timeout_millis=5000))
+        fail_by_error(tokens)
+    wait_until(lambda: tokens.failures >= 2, "attempts")
+    recover(tokens)
+    reader = client.create_reader("t-s-DLQ", MessageId.earliest)
+    assert reader.read_next(timeout_millis=5000).data() == b"1"
 
 
 class _NoDefinition:

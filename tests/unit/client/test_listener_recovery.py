@@ -99,6 +99,34 @@ def test_closing_ends_the_threads_of_listeners(
     wait_until(lambda: threading.active_count() <= before, "the threads to end")
 
 
+def test_listeners_that_exit_get_the_next_message(client: Client) -> None:
+    """That of a view gets the message again first."""
+    heard: list[bytes] = []
+
+    def listen(_: Any, message: Message) -> None:
+        heard.append(message.data())
+        if message.data() == b"1":
+            sys.exit(3)
+
+    updates: list[bytes] = []
+
+    def update(key: str, value: bytes) -> None:
+        updates.append(value)
+        if updates == [b"1"]:
+            sys.exit(3)
+
+    client.subscribe("t", "s", message_listener=listen)
+    view = client.create_table_view("t")
+    view.listen(update)
+    producer = client.create_producer("t")
+    producer.send(b"1", partition_key="k")
+    producer.send(b"2", partition_key="k")
+    wait_until(lambda: heard == [b"1", b"2"], "the consumer's listener")
+    wait_until(lambda: updates[-1:] == [b"2"], "the view's listener")
+    assert updates == [b"1", b"1", b"2"]
+    view.refresh()
+
+
 def test_a_callback_that_exits_does_not_end_the_io_thread(client: Client) -> None:
     """All clients of the process share it."""
     producer = client.create_producer("t")
