@@ -89,7 +89,7 @@ class Producer(BaseProducer):
         await self._core.flush()
 
     async def close(self) -> None:
-        """Flushes, and releases the producer's name."""
+        """Flushes, and releases the producer's name, as `ledgerfold.Producer.close`."""
         await self._close()
 
 

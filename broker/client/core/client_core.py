@@ -21,7 +21,10 @@ from ledgerfold.broker.client.core.topic_sources import (
     TopicSource,
     names_of,
 )
-from ledgerfold.broker.client.messages.arguments import check_topic_argument
+from ledgerfold.broker.client.messages.arguments import (
+    InvalidConfiguration,
+    check_topic_argument,
+)
 from ledgerfold.broker.client.messages.configs import (
     ConsumerConfig,
     ProducerConfig,
@@ -31,7 +34,7 @@ from ledgerfold.broker.client.messages.configs import (
 from ledgerfold.broker.client.streams.connection import ClientSettings, Connection
 from ledgerfold.broker.client.streams.credentials import target_of
 from ledgerfold.broker.client.streams.forks import check_may_connect, invalidate_after_fork
-from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError, NotAllowed
+from ledgerfold.storage.errors import AlreadyClosed
 
 # A consumer or reader of a partitioned topic, or of any other topic.
 AnyConsumer: TypeAlias = ConsumerSet | ConsumerCore
@@ -166,19 +169,18 @@ class ClientCore:
         self._open.pop(opened, None)
 
     async def close(self) -> None:
-        """Closes everything opened from the client, then the connection.
+        """Closes everything opened from the client at the same time, then the connection.
 
         Raises the first error, once everything is closed.
         """
-        first_error: LedgerfoldError | None = None
+        errors: list[BaseException] = []
         while self._open:
-            try:
-                await next(iter(self._open))._close()
-            except LedgerfoldError as error:
-                first_error = first_error or error
+            closings = [opened._close() for opened in self._open]
+            outcomes = await asyncio.gather(*closings, return_exceptions=True)
+            errors += [each for each in outcomes if isinstance(each, BaseException)]
         await self.shut_down()
-        if first_error is not None:
-            raise first_error
+        if errors:
+            raise errors[0]
 
     async def shut_down(self) -> None:
         """Closes everything at once. Idempotent."""
@@ -186,11 +188,12 @@ class ClientCore:
         for opening in self._opening:
             opening.cancel()
         opened, self._open = list(self._open), {}
-        for each in opened:
-            await each._shut_down()
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
+        try:
+            await asyncio.gather(*(each._shut_down() for each in opened))
+        finally:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                await connection.close()
 
 
 def _is_cancelled() -> bool:
@@ -209,9 +212,9 @@ def _source_of(config: ConsumerConfig) -> TopicSource:
 
 
 def _check_queue(config: ConsumerConfig | ReaderConfig, topic: str) -> None:
-    """Raises NotAllowed for several topics without a queue, as Pulsar's clients do."""
+    """Raises InvalidConfiguration for several topics without a queue, as Pulsar's clients do."""
     if not config.receiver_queue_size:
-        raise NotAllowed(
+        raise InvalidConfiguration(
             f"{topic} has several partitions or topics, which a receiver_queue_size of 0 does not "
             "allow: use 1 or more, or a single one."
         )

@@ -106,7 +106,7 @@ class ConsumerCore(Core):
                     self.stream.fetch()
                 return None
             self._last_received = message.message_id()
-            if self.config.unacked_messages_timeout_ms is not None and self._is_stored:
+            if self.config.unacked_messages_timeout_ms and self._is_stored:
                 self._unacked.add(self._last_received.position, self._now_ms())
                 self._set_timer()
         self.inbox.pass_on()

@@ -28,7 +28,7 @@ from ledgerfold.broker.client.messages.new_message import NewMessage
 from ledgerfold.broker.client.messages.policies import ConsumerDeadLetterPolicy
 from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.broker.client.streams.inbox import Delivery
-from ledgerfold.storage.errors import LedgerfoldError, SubscriptionExists
+from ledgerfold.storage.errors import SubscriptionExists
 from ledgerfold.v1 import admin_pb2, data_pb2
 
 _log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class DeadLetters:
         generation = self._generation
         try:
             await self._publish(self._owner.unacknowledged(delivery))
-        except LedgerfoldError as error:
+        except Exception as error:  # any error: the entries that wait must not wait for ever
             _log.warning(
                 "Entry %s of %s stays in the subscription %s: it was not published to %s: %s",
                 delivery.header.position,
@@ -141,7 +141,7 @@ class DeadLetters:
             for outcome in outcomes:
                 if isinstance(outcome, BaseException):
                     raise outcome
-        except LedgerfoldError:
+        except Exception:
             # It may have ended; the next entry opens another one.
             producer, self._producer = self._producer, None
             await producer.shut_down()
@@ -160,7 +160,7 @@ class DeadLetters:
                 await self._connection.call(request)
             except SubscriptionExists:
                 pass
-            except LedgerfoldError:
+            except Exception:
                 await producer.shut_down()
                 raise
         return producer

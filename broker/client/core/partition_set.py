@@ -25,7 +25,7 @@ from ledgerfold.broker.client.core.topic_sources import (
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
 from ledgerfold.broker.common.shielding import runs_to_completion
-from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
+from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.partition_names import partition_name
 
 _log = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ class PartitionSet(Core, Generic[AnyCore]):
             await asyncio.sleep(self._source.interval_s(self._connection))
             try:
                 await self._update(await self._source.names(self._connection))
-            except LedgerfoldError as error:
+            except Exception as error:  # any error, also of a schema: the next check may succeed
                 _log.warning("The check for new partitions of %s failed: %s", self.topic, error)
 
     async def _update(self, names: Sequence[str]) -> None:
@@ -118,7 +118,7 @@ class PartitionSet(Core, Generic[AnyCore]):
         for _, partitions in groupby(new, base_of):
             try:
                 await self._open(list(partitions))
-            except LedgerfoldError as error:
+            except Exception as error:  # any error, as above: others are opened
                 _log.warning("A new stream of %s was not opened: %s", self.topic, error)
 
     async def _close_one(self, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from ledgerfold.broker.client.streams.batching import container_for
 from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
 from ledgerfold.broker.client.streams.pending import EntryMaker, KafkaEntries, NativeEntries
 from ledgerfold.broker.client.streams.publish_stream import PublishStream
+from ledgerfold.broker.client.streams.reconnecting_stream import CLOSE_GRACE_S
 from ledgerfold.broker.client.streams.sequences import Sequences
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import data_pb2
@@ -98,12 +100,34 @@ class ProducerCore(Core):
         await self.queue.flush_async()
 
     async def close(self) -> None:
-        """Waits for receipts, at most until the send timeout, and releases the name."""
+        """Waits for receipts, and releases the name.
+
+        Messages fail with AlreadyClosed if there is no connection for CLOSE_GRACE_S or, without a
+        send timeout, no receipt for the operation timeout. Raises the first error of a message
+        without a callback.
+        """
         self.queue.close_for_new()
+        limit_s = self.stream.connection.settings.operation_timeout_seconds
+        waits = [
+            asyncio.ensure_future(
+                self._drain(None if self.config.send_timeout_millis else limit_s)
+            ),
+            asyncio.ensure_future(self.stream.out_of_reach(CLOSE_GRACE_S)),
+        ]
         try:
-            await self.queue.flush_async()
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await self.stream.close()
+            for wait in waits:
+                wait.cancel()
+            await self.stream.close(CLOSE_GRACE_S)
+        self.queue.raise_unreported()
+
+    async def _drain(self, patience_s: float | None) -> None:
+        """Waits until all messages are answered, or none has been for `patience_s`."""
+        while not self.queue.is_answered:
+            answered, _ = await asyncio.wait({self.queue.change()}, timeout=patience_s)
+            if not answered:
+                return
 
     async def shut_down(self) -> None:
         """Closes at once: messages without a receipt fail with AlreadyClosed."""

@@ -11,6 +11,7 @@ from ledgerfold.broker.client.streams.connection import Connection, full_topic_n
 from ledgerfold.broker.client.streams.inbox import Inbox
 from ledgerfold.broker.client.streams.read_stream import ReadStream
 from ledgerfold.broker.client.streams.receiver import FirstMessage, Receiver
+from ledgerfold.broker.client.streams.reconnecting_stream import CLOSE_GRACE_S
 from ledgerfold.broker.common.names import is_non_persistent, persistent_topic
 from ledgerfold.storage.errors import NotAllowed
 from ledgerfold.v1 import data_pb2
@@ -110,7 +111,13 @@ class ReaderCore(Core):
             self.receiver.forget()
             self.receiver.first = first
 
+    async def shut_down(self) -> None:
+        await self._close(grace_s=0)
+
     async def close(self) -> None:
-        await self.stream.close()
+        await self._close()
+
+    async def _close(self, grace_s: float = CLOSE_GRACE_S) -> None:
+        await self.stream.close(grace_s)
         # Queued messages are no longer read.
         self.inbox.clear()

@@ -152,12 +152,14 @@ class SendQueue:
 
     def _fail_quick(self, error: LedgerfoldError) -> None:
         """Fails messages of the fast path after the end. Called with the lock held."""
-        listeners = self.quick.take()[2::3]
-        if None in listeners:
+        self._fail(PendingEntry(b"", -1, self.quick.take()[2::3], False), error)
+
+    def _fail(self, entry: PendingEntry, error: LedgerfoldError) -> None:
+        """Fails an entry that was not sent. Deferred: the lock is held, and a callback may send."""
+        if None in entry.listeners:
             self._record_unreported(error)
-        entry = PendingEntry(b"", -1, listeners, False)
-        # Deferred: the lock is held, and a callback may send.
-        self._loop.call_soon_threadsafe(self._notify, Outcome(entry, NOWHERE, error))
+        failed = Outcome(entry, NOWHERE, error)
+        self._loop.call_soon_threadsafe(failed.notify, self._stream.partition)
 
     def _add(self, message: NewMessage, listener: Listener, wait: bool) -> None:
         container, size_max = self._container, self._batch_bytes
@@ -267,11 +269,7 @@ class SendQueue:
         elif size_bytes <= limit:
             yield entry
         else:
-            error = MessageTooLarge(entry.size_bytes, 1, size_bytes, limit)
-            if batch.listeners[0] is None:
-                self._record_unreported(error)
-            # Deferred: the lock is held, and a callback may send.
-            self._loop.call_soon_threadsafe(self._notify, Outcome(entry, NOWHERE, error))
+            self._fail(entry, MessageTooLarge(entry.size_bytes, 1, size_bytes, limit))
 
     def _set_timer(self) -> None:
         if not self.quick.is_watched:
@@ -312,7 +310,7 @@ class SendQueue:
                 self.last_sequence_id_stored = outcome.entry.sequence_id
             elif None in outcome.entry.listeners:
                 self._record_unreported(outcome.error)
-            self._notify(outcome)
+            outcome.notify(self._stream.partition)
         self._entries_out += sum(outcome.entry.entries for outcome in outcomes)
         self._wake_waiting()
 
@@ -324,9 +322,6 @@ class SendQueue:
             self._error = error
             self._refuse_quick()
         self._wake_waiting()
-
-    def _notify(self, outcome: Outcome) -> None:
-        outcome.notify(self._stream.partition)
 
     def _record_unreported(self, error: LedgerfoldError) -> None:
         if self._unreported is None:
@@ -345,10 +340,8 @@ class SendQueue:
     # Waiting.
 
     def flush(self) -> None:
-        """Waits until all messages so far are answered. Raises the first unreported error since the
-        last call.
-        """
-        mark = self.seal()
+        """Waits until all messages so far are answered. Raises the first unreported error."""
+        mark = self._begin_flush()
         if self._is_io_thread():
             raise NotAllowed("A callback runs in the client's I/O thread and must not flush.")
         with self.lock:
@@ -357,14 +350,18 @@ class SendQueue:
                 self._changed.wait_for(lambda: self._entries_out >= mark)
             finally:
                 self._threads_waiting -= 1
-        self._raise_unreported()
+        self.raise_unreported()
 
     async def flush_async(self) -> None:
         """Waits as `flush`, in a task on the event loop."""
-        mark = self.seal()
+        mark = self._begin_flush()
         while self._entries_out < mark:
             await self.change()
-        self._raise_unreported()
+        self.raise_unreported()
+
+    @property
+    def is_answered(self) -> bool:
+        return self._entries_out >= self._entries_in
 
     def close_for_new(self) -> None:
         """Seals the open batch; adding raises AlreadyClosed from now on."""
@@ -387,7 +384,15 @@ class SendQueue:
         future.add_done_callback(lambda done: self._tasks_waiting.pop(done, None))
         return future
 
-    def _raise_unreported(self) -> None:
+    def _begin_flush(self) -> int:
+        """Seals the open batch, as `seal`. Raises the error of a queue that has ended."""
+        if self._error is not None:
+            self.raise_unreported()
+            raise self._error
+        return self.seal()
+
+    def raise_unreported(self) -> None:
+        """Raises the first error, since the last call, of a message without a callback."""
         error, self._unreported = self._unreported, None
         if error is not None:
             raise error

@@ -75,9 +75,17 @@ class TableFollower(Core):
     @runs_to_completion
     async def close(self) -> None:
         """Closes the reader, also if the caller is cancelled."""
+        await self._stop()
+        await self._reader.close()
+
+    @runs_to_completion
+    async def shut_down(self) -> None:
+        await self._stop()
+        await self._reader.shut_down()
+
+    async def _stop(self) -> None:
         self._task.cancel()
         await asyncio.wait({self._task})
-        await self._reader.close()
 
     # Inside
 

@@ -66,6 +66,13 @@ class TableViewCore(PartitionSet[TableFollower]):
 
     async def close(self) -> None:
         """Closes the readers; the table keeps its contents."""
+        self._end_refreshes()
+        await super().close()
+
+    async def shut_down(self) -> None:
+        self._end_refreshes()
+        await super().shut_down()
+
+    def _end_refreshes(self) -> None:
         if not self._closed.done():
             self._closed.set_result(None)
-        await super().close()

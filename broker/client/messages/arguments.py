@@ -55,6 +55,10 @@ _CHUNKS: Final = "chunked messages"
 _ENCRYPTION: Final = "encryption and encryption keys"
 
 
+class InvalidConfiguration(InvalidRequest, NotAllowed):
+    """Options, or an option and a call, that exclude each other: Pulsar's InvalidConfiguration."""
+
+
 # Arguments of Pulsar's Python client that are not emulated, and what they would configure.
 CLIENT_NOT_EMULATED: Final[Mapping[str, str]] = {
     "io_threads": "more than one I/O thread",
@@ -164,9 +168,11 @@ def check_least(config: object, least: int, *names: str) -> None:
 
 
 def check_may_time_out(queue_size: int, timeout_millis: object) -> None:
-    """Raises NotAllowed for a timeout of a call that fetches its own message, as in Pulsar."""
+    """Raises InvalidConfiguration for a timeout of a call that fetches its own message, as in
+    Pulsar.
+    """
     if not queue_size and timeout_millis is not None:
-        raise NotAllowed(
+        raise InvalidConfiguration(
             "A receiver_queue_size of 0 does not allow a timeout: a message that arrives "
             "after it would be neither received nor given to others. Use a size of 1 or more."
         )

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from ledgerfold.broker.client.messages.argument_types import check_fields
 from ledgerfold.broker.client.messages.arguments import (
+    InvalidConfiguration,
     check_least,
     check_topic_argument,
     check_topics_argument,
@@ -39,7 +40,7 @@ from ledgerfold.broker.client.messages.policies import (
     ConsumerKeySharedPolicy,
 )
 from ledgerfold.broker.client.messages.start import id_of_offset
-from ledgerfold.storage.errors import InvalidRequest, NotAllowed
+from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.strategies.strategic import TopicCompactionStrategy
 from ledgerfold.v1 import data_pb2
 
@@ -50,6 +51,8 @@ PENDING_MESSAGES_ACROSS_PARTITIONS_MAX = 50_000
 BULK_SENDING: Final[dict[str, Any]] = {"max_pending_messages": 50_000, "block_if_queue_full": True}
 # Queued messages of one consumer of a partitioned topic, over all partitions.
 RECEIVER_QUEUE_MAX = 50_000
+# Pulsar's minimum.
+UNACKED_TIMEOUT_MIN_MS = 10_000
 _WIRE_TYPES = {
     ConsumerType.Exclusive: data_pb2.SUBSCRIPTION_TYPE_EXCLUSIVE,
     ConsumerType.Shared: data_pb2.SUBSCRIPTION_TYPE_SHARED,
@@ -157,12 +160,15 @@ class ConsumerConfig:
             "pattern_auto_discovery_period",
         )
         check_least(self, 0, "receiver_queue_size", "negative_ack_redelivery_delay_ms")
-        if self.unacked_messages_timeout_ms is not None and self.unacked_messages_timeout_ms < 1:
-            raise InvalidRequest("unacked_messages_timeout_ms must be None (off) or more than 0.")
+        if 0 != (self.unacked_messages_timeout_ms or 0) < UNACKED_TIMEOUT_MIN_MS:
+            raise InvalidRequest(
+                f"unacked_messages_timeout_ms must be None or 0 (off), or {UNACKED_TIMEOUT_MIN_MS} "
+                "or more."
+            )
         if self.key_shared_policy is not None and self.consumer_type != ConsumerType.KeyShared:
             raise InvalidRequest("key_shared_policy is for consumer_type=ConsumerType.KeyShared.")
         if self.is_read_compacted and self.is_shared:
-            raise NotAllowed(
+            raise InvalidConfiguration(
                 "is_read_compacted works with Exclusive and Failover subscriptions and with "
                 "readers: a compacted view must be read in order, by one client."
             )

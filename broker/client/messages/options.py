@@ -15,6 +15,8 @@ from enum import IntEnum
 from ledgerfold.storage.entry import Compression
 from ledgerfold.storage.errors import (
     AlreadyClosed,
+    AuthenticationFailed,
+    AuthorizationFailed,
     BacklogQuotaExceeded,
     IncompatibleSchema,
     InvalidRequest,
@@ -34,7 +36,21 @@ from ledgerfold.storage.errors import (
 )
 
 
-class CompressionType(IntEnum):
+class Choice(IntEnum):
+    """A choice, which is shown as by Pulsar's client.
+
+    >>> str(ConsumerType.Shared), f"{ConsumerType.Shared}", int(ConsumerType.Shared)
+    ('ConsumerType.Shared', 'ConsumerType.Shared', 1)
+    """
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+
+class CompressionType(Choice):
     """The compression of the values of an entry (`pulsar.CompressionType`).
 
     A Kafka topic accepts Kafka's: all but ZLib, and GZIP, which no other topic accepts.
@@ -48,7 +64,7 @@ class CompressionType(IntEnum):
     GZIP = 5
 
 
-class ConsumerType(IntEnum):
+class ConsumerType(Choice):
     """The way a subscription shares its messages among consumers (`pulsar.ConsumerType`)."""
 
     Exclusive = 0
@@ -57,14 +73,14 @@ class ConsumerType(IntEnum):
     KeyShared = 3
 
 
-class InitialPosition(IntEnum):
+class InitialPosition(Choice):
     """The position at which a new subscription begins (`pulsar.InitialPosition`)."""
 
     Latest = 0
     Earliest = 1
 
 
-class BatchingType(IntEnum):
+class BatchingType(Choice):
     """The way messages of different keys are batched (`pulsar.BatchingType`)."""
 
     Default = 0
@@ -72,7 +88,7 @@ class BatchingType(IntEnum):
     KeyBased = 1
 
 
-class PartitionsRoutingMode(IntEnum):
+class PartitionsRoutingMode(Choice):
     """The routing of messages without a key on a partitioned topic
     (`pulsar.PartitionsRoutingMode`).
     """
@@ -81,14 +97,14 @@ class PartitionsRoutingMode(IntEnum):
     RoundRobinDistribution = 1
 
 
-class KeySharedMode(IntEnum):
+class KeySharedMode(Choice):
     """The way keys are shared among consumers (`pulsar.KeySharedMode`)."""
 
     AutoSplit = 0
     Sticky = 1
 
 
-class RegexSubscriptionMode(IntEnum):
+class RegexSubscriptionMode(Choice):
     """The topics that a pattern is matched with (`pulsar.RegexSubscriptionMode`)."""
 
     PersistentOnly = 0
@@ -96,7 +112,7 @@ class RegexSubscriptionMode(IntEnum):
     AllTopics = 2
 
 
-class ProducerAccessMode(IntEnum):
+class ProducerAccessMode(Choice):
     """The access of a producer to its topic (`pulsar.ProducerAccessMode`)."""
 
     # Any number of producers may share the topic.
@@ -109,7 +125,7 @@ class ProducerAccessMode(IntEnum):
     ExclusiveWithFencing = 3
 
 
-class HashingScheme(IntEnum):
+class HashingScheme(Choice):
     """The hash that maps keys to partitions; Pulsar's clients map keys the same way."""
 
     Murmur3_32Hash = 0
@@ -117,26 +133,28 @@ class HashingScheme(IntEnum):
     JavaStringHash = 1
 
 
-class Result(IntEnum):
-    """The outcome of a `send_async` (`pulsar.Result`; the values are this project's own)."""
+class Result(Choice):
+    """The outcome of a `send_async` (`pulsar.Result`)."""
 
     Ok = 0
     UnknownError = 1
-    Timeout = 2
-    ConnectError = 3
-    AlreadyClosed = 4
-    ProducerQueueIsFull = 5
-    InvalidMessage = 6
-    NotAllowedError = 7
-    TopicNotFound = 8
-    ProducerBusy = 9
-    BrokerPersistenceError = 10
-    ProducerFenced = 11
-    IncompatibleSchema = 12
-    MessageTooBig = 13
-    TopicTerminated = 14
-    ProducerBlockedQuotaExceededError = 15
-    ProducerBlockedQuotaExceededException = 16
+    Timeout = 3
+    ConnectError = 5
+    AuthenticationError = 7
+    AuthorizationError = 8
+    BrokerPersistenceError = 11
+    AlreadyClosed = 15
+    InvalidMessage = 16
+    ProducerBusy = 19
+    ProducerBlockedQuotaExceededError = 25
+    ProducerBlockedQuotaExceededException = 26
+    ProducerQueueIsFull = 27
+    MessageTooBig = 28
+    TopicNotFound = 29
+    TopicTerminated = 33
+    IncompatibleSchema = 35
+    NotAllowedError = 40
+    ProducerFenced = 43
 
 
 _RESULTS: tuple[tuple[type[LedgerfoldError], Result], ...] = (
@@ -155,6 +173,8 @@ _RESULTS: tuple[tuple[type[LedgerfoldError], Result], ...] = (
     (ProducerBusy, Result.ProducerBusy),
     (ProducerFenced, Result.ProducerFenced),
     (IncompatibleSchema, Result.IncompatibleSchema),
+    (AuthenticationFailed, Result.AuthenticationError),
+    (AuthorizationFailed, Result.AuthorizationError),
     (StorageError, Result.BrokerPersistenceError),
 )
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from ledgerfold.broker.client.messages.argument_types import check_fields
 from ledgerfold.broker.client.streams.address import address_of
-from ledgerfold.storage.errors import InvalidRequest, Unavailable
+from ledgerfold.storage.errors import AuthenticationFailed, InvalidRequest, Unavailable
 
 Metadata = tuple[tuple[str, str], ...]
 _FETCH_S = 10.0
@@ -40,18 +40,30 @@ class Authentication:
 
 
 class AuthenticationToken(Authentication):
-    """A token, or a function that returns one, which each new stream and call asks."""
+    """A token, or a function that returns one, which each new stream and call asks.
+
+    The function must not block: it runs in the client's I/O thread, or on the event loop. If it
+    raises, opening fails with AuthenticationFailed; what is open tries to connect again.
+    """
 
     def __init__(self, token: str | Callable[[], str]) -> None:
-        if not (isinstance(token, str) or callable(token)):
+        if isinstance(token, str):
+            _check_token(token)
+        elif not callable(token):
             raise InvalidRequest("A token is a string, or a function that returns one.")
         self._token = token
 
     def metadata(self) -> Metadata:
-        token = self._token if isinstance(self._token, str) else self._token()
-        if not token.isascii() or not token.isprintable():
-            raise InvalidRequest("A token has only printable ASCII characters.")
+        token: object = self._token if isinstance(self._token, str) else self._token()
+        if not isinstance(token, str):
+            raise InvalidRequest(f"The function of the token returned {type(token).__name__}.")
+        _check_token(token)
         return (("authorization", f"Bearer {token}"),)
+
+
+def _check_token(token: str) -> None:
+    if not token.isascii() or not token.isprintable():
+        raise InvalidRequest("A token has only printable ASCII characters.")
 
 
 class AuthenticationTLS(Authentication):
@@ -88,8 +100,13 @@ class ClientCredentials:
         return self.use_tls or service_url.partition("://")[0].endswith("+ssl")
 
     def metadata(self) -> Metadata | None:
-        """Returns what each call carries; None: nothing."""
-        return None if self.authentication is None else self.authentication.metadata() or None
+        """Returns what each call carries; None: nothing. Raises AuthenticationFailed."""
+        if self.authentication is None:
+            return None
+        try:
+            return self.authentication.metadata() or None
+        except Exception as error:  # user code: a stream must be able to ask it again
+            raise AuthenticationFailed(f"The client has no credentials: {error!r:.500}") from error
 
     @property
     def accepts_any_name(self) -> bool:

@@ -202,7 +202,7 @@ class Outcome(NamedTuple):
                 continue
             try:
                 listener(result, message_id)
-            except Exception:  # user code: its failure must not affect other messages
+            except BaseException:  # user code: not even sys.exit() may end the I/O thread
                 _log.exception("A send callback failed.")
 
 

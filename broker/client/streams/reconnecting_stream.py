@@ -1,9 +1,10 @@
 """Bidirectional streams that reconnect automatically.
 
 A `ReconnectingStream` is one bidirectional call that is reopened, with backoff, whenever it breaks
-with an error that a retry can resolve (storage/errors.py, `retryable`). The subclasses decide what
-is resent or resumed: publish_stream.py, read_stream.py, subscribe_stream.py. Everything runs on the
-event loop of the connection.
+with an error that a retry can resolve (storage/errors.py, `retryable`). As in Pulsar, a stream that
+was open also survives failed authentication: a token may be renewed late, or its function fail for
+a while. The subclasses decide what is resent or resumed: publish_stream.py, read_stream.py,
+subscribe_stream.py. Everything runs on the event loop of the connection.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import (
     AlreadyClosed,
+    AuthenticationFailed,
     InvalidRequest,
     LedgerfoldError,
     Moved,
@@ -30,6 +32,10 @@ from ledgerfold.storage.errors import (
 )
 
 _log = logging.getLogger(__name__)
+# Errors that end an opening, but not a stream that was open: after a lost connection the name may
+# still be held by this client's previous call (tests/unit/client/test_client_producer.py, the busy
+# name), and credentials may be renewed.
+_TRANSIENT = (AuthenticationFailed, ProducerBusy, SubscriptionBusy)
 # Maximum time that a close waits for the broker to end the call.
 CLOSE_GRACE_S = 5.0
 Answer = TypeVar("Answer")
@@ -45,6 +51,8 @@ class ReconnectingStream(ABC):
         self.what = what
         self.loop = asyncio.get_running_loop()
         self.is_connected = False
+        # The time, on the loop's clock, at which the last connection ended.
+        self._lost_s = self.loop.time()
         # The error that ended the stream permanently.
         self.error: LedgerfoldError | None = None
         self._wake = asyncio.Event()
@@ -140,6 +148,15 @@ class ReconnectingStream(ABC):
         timeout_s = self.connection.settings.operation_timeout_seconds
         return Timeout(f"No answer within {timeout_s:g} s for the {self.what}.")
 
+    async def out_of_reach(self, grace_s: float) -> None:
+        """Returns when there has been no connection for `grace_s`."""
+        while True:
+            now_s = self.loop.time()
+            left_s = grace_s - (0 if self.is_connected else now_s - self._lost_s)
+            if left_s <= 0:
+                return
+            await asyncio.sleep(left_s)
+
     def raise_ended(self) -> None:
         """Raises the error that ended the stream permanently, if it has ended."""
         if self.error is not None:
@@ -224,14 +241,13 @@ class ReconnectingStream(ABC):
             if self._is_dropped:
                 continue
             wait_s = backoff.next_s()
-            _log.info("The %s is not connected: %s Next try in %.1f s.", self.what, error, wait_s)
+            level = logging.INFO if error.retryable else logging.WARNING
+            text = "The %s is not connected: %s Next try in %.1f s."
+            _log.log(level, text, self.what, error, wait_s)
             await asyncio.sleep(wait_s)
 
     def _is_worth_a_retry(self, error: LedgerfoldError) -> bool:
-        # NOTE: after a lost connection the name may still be held by this client's previous call
-        # (tests/unit/client/test_client_producer.py, the busy name).
-        is_own = self._opened.done() and isinstance(error, ProducerBusy | SubscriptionBusy)
-        return error.retryable or is_own
+        return error.retryable or (self._opened.done() and isinstance(error, _TRANSIENT))
 
     async def _one_call(self) -> tuple[LedgerfoldError, bool]:
         """Makes one call. Returns the error that ended it, and whether the broker had
@@ -239,16 +255,21 @@ class ReconnectingStream(ABC):
         """
         self._disconnected.clear()
         self._is_dropped = False
-        call = self._start_call()
-        self._exchange = self.loop.create_task(self._exchange_on(call))
+        call = None
         try:
+            call = self._start_call()
+            self._exchange = self.loop.create_task(self._exchange_on(call))
             return await self._end_of(self._exchange), self.is_connected
+        except LedgerfoldError as error:  # there are no credentials, or no channel any more
+            return error, False
         finally:
-            call.cancel()
+            if call is not None:
+                call.cancel()
             self._exchange = None
             self._is_queued = False
             if self.is_connected:
                 self.is_connected = False
+                self._lost_s = self.loop.time()
                 self._on_disconnect()
             self._disconnected.set()
 

@@ -95,14 +95,15 @@ class Client(Closing):
         match as a whole. The consumer looks for new topics every `pattern_auto_discovery_period`
         seconds. `Message.topic_name` is the topic of a message; acknowledge the message, or its id.
         `message_listener(consumer, message)` replaces `receive`; it runs in the consumer's own
-        thread. `receiver_queue_size`: the number of messages prefetched; one entry may exceed it.
-        With 0, each `receive` requests its message; as in Pulsar, it then allows no timeout, no
-        batches and no partitioned topic. `batch_receive_policy`: when `batch_receive` returns, by
-        default after 100 ms or with 10 MiB. `dead_letter_policy`: the topic for messages that were
-        redelivered too often, on a Shared or KeyShared subscription (on others it has no effect, as
-        in Pulsar). `unacked_messages_timeout_ms`: redeliver messages that were not acknowledged for
-        this time; None = never. `is_read_compacted`: Exclusive and Failover only. `schema`: decodes
-        `Message.value`; without one, it is bytes. `initial_position`: the start of a new
+        thread, and waits for a seek if a message is damaged. `receiver_queue_size`: the number of
+        messages prefetched; one entry may exceed it. With 0, each `receive` requests its message;
+        as in Pulsar, it then allows no timeout, no batches and no partitioned topic.
+        `batch_receive_policy`: when `batch_receive` returns, by default after 100 ms or with 10
+        MiB. `dead_letter_policy`: the topic for messages that were redelivered too often, on a
+        Shared or KeyShared subscription (on others it has no effect, as in Pulsar).
+        `unacked_messages_timeout_ms`: redeliver messages that were not acknowledged for this time,
+        10 s or more; None or 0 = never. `is_read_compacted`: Exclusive and Failover only. `schema`:
+        decodes `Message.value`; without one, it is bytes. `initial_position`: the start of a new
         subscription. `start_message_id_inclusive`: whether a seek to a message id delivers that
         message. Raises SubscriptionBusy, NotAllowed, InvalidRequest, Unavailable.
         """
@@ -161,7 +162,7 @@ class Client(Closing):
         return self._io.call(self._core.topic_partitions(topic))
 
     def close(self) -> None:
-        """Closes everything opened from the client, then the connection.
+        """Closes everything opened from the client at the same time, then the connection.
 
         Raises the first error, once everything is closed.
         """

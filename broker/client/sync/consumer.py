@@ -24,7 +24,7 @@ from functools import partial
 
 from ledgerfold.broker.client.core.client_core import AnyConsumer, Forget
 from ledgerfold.broker.client.core.opened import BaseConsumer
-from ledgerfold.broker.client.messages.arguments import check_may_time_out
+from ledgerfold.broker.client.messages.arguments import InvalidConfiguration, check_may_time_out
 from ledgerfold.broker.client.messages.configs import ConsumerConfig
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
@@ -32,7 +32,7 @@ from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.streams.inbox import deadline_after
 from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.broker.client.sync.listening import ListenerThread
-from ledgerfold.storage.errors import LedgerfoldError, NotAllowed, Timeout
+from ledgerfold.storage.errors import LedgerfoldError, Timeout
 
 MessageListener = Callable[["Consumer", Message], object]
 
@@ -67,8 +67,8 @@ class Consumer(BaseConsumer, Closing):
     def receive(self, timeout_millis: int | None = None) -> Message:
         """Returns the next message; waits for one, without limit if no timeout is given.
 
-        Raises Timeout, AlreadyClosed, Corruption; NotAllowed if there is a message listener, or for
-        a timeout with a `receiver_queue_size` of 0.
+        Raises Timeout, AlreadyClosed, Corruption; InvalidConfiguration if there is a message
+        listener, or for a timeout with a `receiver_queue_size` of 0.
         """
         self._check_not_listening()
         check_may_time_out(self._core.config.receiver_queue_size, timeout_millis)
@@ -76,7 +76,9 @@ class Consumer(BaseConsumer, Closing):
 
     def _check_not_listening(self) -> None:
         if self._has_listener:
-            raise NotAllowed("This consumer has a message listener, which gets its messages.")
+            raise InvalidConfiguration(
+                "This consumer has a message listener, which gets its messages."
+            )
 
     def _receive(self, timeout_millis: int | None = None) -> Message:
         deadline_s = deadline_after(timeout_millis)
@@ -89,7 +91,8 @@ class Consumer(BaseConsumer, Closing):
 
         Waits for the first of the policy's limits; returns an empty list if the time is over before
         a message arrives. Raises AlreadyClosed and Corruption, once nothing precedes the error;
-        NotAllowed if there is a message listener, or with a `receiver_queue_size` of 0.
+        InvalidConfiguration if there is a message listener; NotAllowed with a `receiver_queue_size`
+        of 0.
         """
         self._check_not_listening()
         batch = self._new_batch(time.monotonic())
@@ -174,7 +177,10 @@ class Consumer(BaseConsumer, Closing):
     async def _unsubscribe(self) -> None:
         self._forget(self)
         self.resume_message_listener()
-        await self._core.unsubscribe()
+        try:
+            await self._core.unsubscribe()
+        finally:
+            self._end_listener()
 
     def close(self) -> None:
         """Waits until all acknowledgements are durable, at most 5 s, and closes. Idempotent."""
@@ -182,4 +188,17 @@ class Consumer(BaseConsumer, Closing):
 
     async def _close(self) -> None:
         self.resume_message_listener()
-        await super()._close()
+        try:
+            await super()._close()
+        finally:
+            self._end_listener()
+
+    async def _shut_down(self) -> None:
+        try:
+            await super()._shut_down()
+        finally:
+            self._end_listener()
+
+    def _end_listener(self) -> None:
+        if self._listening is not None:
+            self._listening.end()

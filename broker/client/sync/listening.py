@@ -7,13 +7,19 @@ import threading
 from collections.abc import Callable
 
 from ledgerfold.broker.client.messages.message import Message
-from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError
 
 _log = logging.getLogger(__name__)
+# The time between two attempts to receive, after an error.
+_PAUSE_S = 1.0
 
 
 class ListenerThread:
-    """A daemon thread that receives and passes on, until `receive` raises a LedgerfoldError."""
+    """A daemon thread that receives and passes on, until `receive` raises AlreadyClosed.
+
+    After any other error, such as a damaged message, it tries again: a seek, or an administrator
+    who moves the cursor, may have removed the cause.
+    """
 
     def __init__(
         self, name: str, receive: Callable[[], Message], listen: Callable[[Message], object]
@@ -21,6 +27,7 @@ class ListenerThread:
         self._receive, self._listen = receive, listen
         self._may_listen = threading.Event()
         self._may_listen.set()
+        self._is_over = threading.Event()
         name = f"ledgerfold-listener-{name}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -34,15 +41,28 @@ class ListenerThread:
     def resume(self) -> None:
         self._may_listen.set()
 
+    def end(self) -> None:
+        """Ends the thread, also if it is paused, or if an error preceded the closing."""
+        self._is_over.set()
+        self.resume()
+
     def _run(self) -> None:
+        last_error: LedgerfoldError | None = None
         while True:
             self._may_listen.wait()
             try:
                 message = self._receive()
-            except LedgerfoldError as error:
+            except AlreadyClosed as error:
                 _log.info("The message listener ends: %s", error)
                 return
+            except LedgerfoldError as error:
+                if error is not last_error:
+                    _log.warning("The message listener gets no messages: %s", error)
+                last_error = error
+                if self._is_over.wait(_PAUSE_S):
+                    return
+                continue
             try:
                 self._listen(message)
-            except Exception:  # user code: its failure must not affect the next message
+            except BaseException:  # user code: not even sys.exit() may affect the next message
                 _log.exception("The message listener failed on %s.", message.message_id())

@@ -168,13 +168,16 @@ class Producer(BaseProducer, Closing):
     def flush(self) -> None:
         """Sends the open batch and waits until all messages so far are durable.
 
-        Raises the first error, since the last flush, of a message without a callback.
+        Raises the first error, since the last flush, of a message without a callback; AlreadyClosed
+        after a close.
         """
         self._queue.flush()
 
     def close(self) -> None:
         """Flushes, and releases the producer's name. Idempotent.
 
-        Raises as `flush`; the producer is closed all the same.
+        Messages fail with AlreadyClosed if there is no connection for 5 s or, without a send
+        timeout, no receipt for the operation timeout. Raises as `flush`; the producer is closed all
+        the same.
         """
         self._io.call(self._close())

@@ -20,7 +20,7 @@ from itertools import chain
 
 from ledgerfold.broker.client.core.client_core import AnyReader, Forget
 from ledgerfold.broker.client.core.opened import BaseReader
-from ledgerfold.broker.client.messages.arguments import check_may_time_out
+from ledgerfold.broker.client.messages.arguments import InvalidConfiguration, check_may_time_out
 from ledgerfold.broker.client.messages.configs import ReaderConfig
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
@@ -29,7 +29,6 @@ from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.streams.inbox import deadline_after
 from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.broker.client.sync.listening import ListenerThread
-from ledgerfold.storage.errors import NotAllowed
 
 ReaderListener = Callable[["Reader", Message], object]
 
@@ -73,7 +72,8 @@ class Reader(BaseReader, Closing):
         """Returns the next message; waits for one, without limit if no timeout is given.
 
         Raises Timeout, AlreadyClosed, Corruption (again at each call: nothing is skipped);
-        NotAllowed if there is a listener, or for a timeout with a `receiver_queue_size` of 0.
+        InvalidConfiguration if there is a listener, or for a timeout with a `receiver_queue_size`
+        of 0.
         """
         if self._has_listener:
             self._refuse_reading()
@@ -95,14 +95,15 @@ class Reader(BaseReader, Closing):
             self._inbox.wait(None)
 
     def _refuse_reading(self) -> None:
-        raise NotAllowed("This reader has a listener, which gets its messages.")
+        raise InvalidConfiguration("This reader has a listener, which gets its messages.")
 
     def has_message_available(self) -> bool:
         """Returns True exactly if `read_next` would return at once.
 
         The broker answers for the view that it delivers from, compacted or not. With a
         `receiver_queue_size` of 0 it sends the message with its answer. Raises Unavailable or
-        Timeout without an answer within the operation timeout; NotAllowed if there is a listener.
+        Timeout without an answer within the operation timeout; InvalidConfiguration if there is a
+        listener.
         """
         if self._has_listener:
             self._refuse_reading()
@@ -143,3 +144,19 @@ class Reader(BaseReader, Closing):
     def close(self) -> None:
         """Closes the reader; further reads raise AlreadyClosed. Idempotent."""
         self._io.call(self._close())
+
+    async def _close(self) -> None:
+        try:
+            await super()._close()
+        finally:
+            self._end_listener()
+
+    async def _shut_down(self) -> None:
+        try:
+            await super()._shut_down()
+        finally:
+            self._end_listener()
+
+    def _end_listener(self) -> None:
+        if self._listening is not None:
+            self._listening.end()

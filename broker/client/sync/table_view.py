@@ -69,6 +69,8 @@ class CallThread:
                 call()
             except Exception as error:  # raised in `run`
                 done.set_exception(error)
+            except BaseException as error:  # sys.exit() in a listener must not end the event loop
+                done.set_exception(RuntimeError(f"A listener raised {error!r}."))
             else:
                 done.set_result(None)
 

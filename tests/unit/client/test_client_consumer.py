@@ -19,8 +19,10 @@ from ledgerfold.broker.client import (
     MessageId,
 )
 from ledgerfold.broker.client.core.consumer_core import is_after
+from ledgerfold.broker.client.messages import configs
 from ledgerfold.broker.client.streams import ack_queue
 from ledgerfold.broker.client.sync.io_thread import IoThread
+from ledgerfold.errors import InvalidConfiguration
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (
     AlreadyClosed,
@@ -158,7 +160,7 @@ def test_a_timeout_has_a_separate_error(client: Client) -> None:
 @pytest.mark.parametrize("type_", [SHARED, ConsumerType.KeyShared])
 def test_a_shared_subscription_refuses_read_compacted(client: Client, type_: ConsumerType) -> None:
     """Refused before anything is sent, as in Pulsar."""
-    with pytest.raises(NotAllowed):
+    with pytest.raises(InvalidConfiguration):
         client.subscribe("t", "s", type_, is_read_compacted=True)
 
 
@@ -167,7 +169,8 @@ def test_a_shared_subscription_refuses_read_compacted(client: Client, type_: Con
     [
         {"receiver_queue_size": -1},
         {"negative_ack_redelivery_delay_ms": -1},
-        {"unacked_messages_timeout_ms": 0},
+        {"unacked_messages_timeout_ms": 9_999},
+        {"unacked_messages_timeout_ms": -1},
     ],
 )
 def test_invalid_options_are_refused(client: Client, options: dict[str, Any]) -> None:
@@ -227,13 +230,25 @@ def test_an_acknowledged_entry_is_not_redelivered(
     assert subscription(broker).redelivered == [[Position(LEDGER_ID, 1)]]
 
 
-def test_messages_not_acknowledged_in_time_are_redelivered(client: Client) -> None:
+def test_messages_not_acknowledged_in_time_are_redelivered(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The unacknowledged timeout redelivers by itself."""
+    monkeypatch.setattr(configs, "UNACKED_TIMEOUT_MIN_MS", 50)
     fill(client, 2, 1)
     consumer = subscribe(client, SHARED, unacked_messages_timeout_ms=50)
     first, _ = receive(consumer, 2)
     consumer.acknowledge(first)
     assert values(receive(consumer, 1)) == [1]
+
+
+def test_an_unacknowledged_timeout_of_0_is_off(client: Client) -> None:
+    """As in Pulsar."""
+    fill(client, 1, 1)
+    consumer = subscribe(client, SHARED, unacked_messages_timeout_ms=0)
+    receive(consumer, 1)
+    with pytest.raises(Timeout):
+        consumer.receive(timeout_millis=30)
 
 
 @pytest.mark.parametrize("type_", [ORDERED, SHARED])

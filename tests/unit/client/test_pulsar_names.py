@@ -128,6 +128,25 @@ def test_each_name_exists_or_is_documented_as_missing() -> None:
     assert sorted(listed) == sorted(missing_names())
 
 
+def test_members_have_pulsars_numbers_and_texts() -> None:
+    """Programs log them, and store them. The names alone had been compared."""
+    compared = 0
+    for name, theirs in vars(pulsar).items():
+        ours = getattr(ledgerfold, name, None)
+        for member, their in getattr(theirs, "__members__", {}).items():
+            our = None if ours is None else ours.__members__.get(member)
+            if our is not None:
+                assert (str(our), f"{our}", repr(our), int(our), our.value) == (
+                    str(their),
+                    f"{their}",
+                    repr(their),
+                    int(their),
+                    their.value,
+                )
+                compared += 1
+    assert compared > 40
+
+
 def test_positional_arguments_have_pulsars_order() -> None:
     for prefix, theirs, ours in (MODULES[0], MODULES[3]):
         for name in ("Client", "Consumer", "Producer", "Reader"):
