@@ -245,7 +245,8 @@ class Consuming:
         attached = self._consumers.get(asked.consumer_id)
         if attached is not None:
             attached.raise_epoch(asked)
-            attached.subscription.redeliver(attached.consumer, _positions(asked.message_ids))
+            positions = await _named(asked.message_ids, attached.subscription)
+            attached.subscription.redeliver(attached.consumer, positions)
 
     async def acknowledge(self, request: BaseCommand) -> None:
         ack = request.ack
@@ -354,8 +355,18 @@ def _drop(topic: Topic, subscription: Subscription) -> None:
     remove_abandoned(topic, subscription)
 
 
-def _positions(ids: Sequence[MessageIdData]) -> list[Position]:
-    return [Position(each.ledger_id, each.entry_id) for each in ids]
+async def _named(ids: Sequence[MessageIdData], subscription: AnySubscription) -> set[Position]:
+    """Returns the positions of a request for redelivery, which ordered subscriptions do not
+    need."""
+    type_, found = subscription.type, set[Position]()
+    if type_ is not None and type_.is_ordered:
+        return found
+    for start in range(0, len(ids), _SLICE_IDS):
+        if start:
+            await asyncio.sleep(0)
+        ids_now = ids[start : start + _SLICE_IDS]
+        found.update(Position(each.ledger_id, each.entry_id) for each in ids_now)
+    return found
 
 
 async def _acknowledge_entries(
@@ -389,7 +400,7 @@ def _whole(
             acks.forget(position)
             whole.append(position)
         elif len(each.ack_set) <= _WORDS_MAX and position <= log.positions.last():
-            if acks.acknowledge(position, bits_of(list(each.ack_set)), mark_delete):
+            if acks.acknowledge(position, bits_of(each.ack_set), mark_delete):
                 whole.append(position)
             elif is_cumulative:
                 whole.append(log.positions.previous(position))

@@ -13,6 +13,7 @@ from ledgerfold.broker.pulsar.link import Link, properties_of
 from ledgerfold.broker.topics import client_schemas
 from ledgerfold.broker.topics.broker import PulsarTopic
 from ledgerfold.broker.topics.client_schemas import VERSION_BYTES, version_bytes
+from ledgerfold.rpc_texts import TEXTS_MAX
 from ledgerfold.storage.errors import InvalidRequest, InvalidSchema, LedgerfoldError, TopicNotFound
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandProducer, CommandSubscribe
@@ -111,7 +112,7 @@ def definition_of(schema: pulsar_pb2.Schema) -> SchemaDefinition:
     """Raises InvalidSchema."""
     if schema.type not in SchemaType.values():
         raise InvalidSchema("such a", f"the broker does not know the type {schema.type}.")
-    properties = properties_of(schema.properties)
+    properties = properties_of(schema.properties, TEXTS_MAX)
     type_ = SchemaType.Name(schema.type)
     return SchemaDefinition(type=type_, data=schema.schema_data, properties=properties)
 

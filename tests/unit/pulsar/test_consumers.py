@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.storage.errors import DiskFailure, SubscriptionBusy
+from ledgerfold.storage.errors import (
+    DiskFailure,
+    InvalidHashRanges,
+    InvalidRequest,
+    SubscriptionBusy,
+)
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand
 from tests.model.broker_lab import TOPIC, BrokerLab
@@ -83,6 +88,56 @@ def test_a_reconnected_consumer_keeps_its_epoch(lab: BrokerLab) -> None:
         client.lose()
 
     lab.run(reconnect())
+
+
+@pytest.mark.parametrize("type_", [EXCLUSIVE, SHARED])
+def test_a_long_redelivery_lets_other_tasks_run(lab: BrokerLab, type_: int) -> None:
+    """No test had requested the redelivery of more than a few messages.
+
+    An ordered subscription delivers all of them again, and looks at none of the ids.
+    """
+    lab.publish([([Message(b"a", b"1")], False)])
+    ids = [pulsar_pb2.MessageIdData(ledger_id=9, entry_id=each) for each in range(10_000)]
+    asked = pulsar_pb2.CommandRedeliver(consumer_id=1, message_ids=ids)
+
+    async def redeliver_many() -> int:
+        client, turns = ConsumerLab(lab), 0
+        await client.consuming.open(opening(type_))
+        await client.commands(1)
+        asking = asyncio.ensure_future(client.consuming.redeliver(BaseCommand(redeliver=asked)))
+        while not asking.done():
+            turns += 1
+            await asyncio.sleep(0)
+        client.lose()
+        return turns
+
+    turns = lab.run(redeliver_many())
+    assert turns >= 50 if type_ == SHARED else turns < 10
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"metadata": [pulsar_pb2.KeyValue(key=b"same", value=b"")] * 101},
+        {
+            "key_shared_meta": pulsar_pb2.KeySharedMeta(
+                key_shared_mode=1, hash_ranges=[pulsar_pb2.IntRange(start=0, end=1)] * 1001
+            )
+        },
+    ],
+)
+def test_long_lists_of_a_subscribe_are_refused_by_their_length(
+    lab: BrokerLab, options: Any
+) -> None:
+    """They had been made tuples and dicts first: no test had sent pairs that a dict joins."""
+
+    async def refused() -> None:
+        client = ConsumerLab(lab)
+        with pytest.raises((InvalidRequest, InvalidHashRanges), match=r"properties|hash ranges"):
+            await client.consuming.open(opening(KEY_SHARED, **options))
+        client.lose()
+
+    lab.run(refused())
 
 
 @pytest.mark.parametrize("type_", [SHARED, KEY_SHARED])
