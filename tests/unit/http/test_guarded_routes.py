@@ -116,6 +116,7 @@ def test_no_path_bypasses_the_permission_of_a_topic(guarded: GuardedHttp) -> Non
 
 
 def test_permissions_as_in_pulsar(lab: HttpLab) -> None:
+    lab.done("PUT", TOPIC)
     for path, of in (("/namespaces/public/default", "namespace"), (TOPIC, "topic")):
         permissions = f"{path}/permissions"
         lab.done("POST", f"{permissions}/{of}%20role", ["consume", "produce"])
@@ -129,5 +130,18 @@ def test_permissions_as_in_pulsar(lab: HttpLab) -> None:
         assert lab.status("POST", f"{permissions}/r", []) == 412
     # Those of the namespace apply to the topic, too, and are not revoked there.
     assert "namespace role" in lab.get(f"{TOPIC}/permissions")
-    assert lab.status("DELETE", f"{TOPIC}/permissions/namespace%20role") == 412
+    lab.done("DELETE", f"{TOPIC}/permissions/namespace%20role")
+    assert "namespace role" in lab.get(f"{TOPIC}/permissions")
     assert lab.status("GET", "/namespaces/no/where/permissions") == 404
+
+
+def test_permissions_of_a_topic_need_the_topic(lab: HttpLab) -> None:
+    """Every test had created the topic first."""
+    lab.done("PUT", f"{TOPIC}-parted/partitions", 2)
+    lab.done("POST", f"{TOPIC}-parted/permissions/r", ["consume"])
+    assert lab.get(f"{TOPIC}-parted-partition-1/permissions") == {"r": ["consume"]}
+    missing = (f"{TOPIC}-none", f"{TOPIC}-parted-partition-2", "/non-persistent/public/default/np")
+    for topic in missing:
+        assert lab.status("GET", f"{topic}/permissions") == 404
+        assert lab.status("POST", f"{topic}/permissions/r", ["produce"]) == 404
+        assert lab.status("DELETE", f"{topic}/permissions/r") == 404
