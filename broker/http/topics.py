@@ -28,6 +28,7 @@ from ledgerfold.storage.errors import (
     NotAllowed,
     TopicNotFound,
 )
+from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1 import admin_pb2, data_pb2
 from ledgerfold.v1.records_pb2 import MessageId
 
@@ -187,6 +188,7 @@ class TopicVerbs:
         found = (await get_last_message_id(self._broker, wanted)).message_id
         topic = await self._broker.any_topic(name, create=False)
         if found.entry_id < 0 and isinstance(topic, Topic):
+            found.partition = partition_index(topic.name)
             found.ledger_id = topic.log.positions.last_published().ledger_id
         return shown(id_document(found))
 

@@ -155,6 +155,12 @@ def test_ids_of_messages(lab: HttpLab) -> None:
     assert lab.status("GET", f"{ALL}/nope/lastMessageId") == 404
 
 
+def test_the_last_id_of_an_empty_partition_names_the_partition(lab: HttpLab) -> None:
+    """Only topics without partitions had been asked while they were empty."""
+    lab.done("PUT", f"{T}/partitions", 2)
+    assert lab.get(f"{T}-partition-1/lastMessageId")["partitionIndex"] == 1
+
+
 def test_a_topic_is_trimmed_truncated_unloaded_and_terminated(lab: HttpLab) -> None:
     lab.done("PUT", T)
     publish(lab, b"a", b"b")
