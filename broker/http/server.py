@@ -25,6 +25,7 @@ from ledgerfold.broker.http.answers import (
     refused,
     refused_for,
 )
+from ledgerfold.broker.http.body_limits import limited
 from ledgerfold.broker.http.cluster import cluster_routes
 from ledgerfold.broker.http.guarded import guarded
 from ledgerfold.broker.http.listener import (
@@ -95,6 +96,7 @@ class AdminServer:
         """Listens, and returns "host:port" with the actual port. Raises AddressInUse."""
         address = await self._listener.start(listen)
         routes = all_routes(self._broker, f"{self._scheme}://{address}", self._pulsar_url)
+        routes = [limited(each) for each in routes]
         guard = self._guard
         if guard is not None:
             routes = [guarded(guard, each) for each in routes]

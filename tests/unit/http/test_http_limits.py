@@ -45,6 +45,21 @@ def test_invalid_bodies_are_refused(
     assert lab.get("/tenants") == ["public"]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"adminRoles": ["r" * 20_000], "allowedClusters": ["standalone"]},
+        {"adminRoles": [""] * 10_001, "allowedClusters": ["standalone"]},
+        {str(each): [[0] * 3] * 3 for each in range(5_000)},
+    ],
+)
+def test_strings_and_lists_of_bodies_have_the_limits_of_grpc(lab: HttpLab, body: object) -> None:
+    """Bodies had been bounded in bytes only: no test had sent a long string or list in one."""
+    answer = lab.ask("PUT", TENANT, body)
+    assert (answer.status, "allowed" in answer.reason) == (412, True), answer
+    assert len(answer.reason) < 400
+
+
 def test_a_body_of_unknown_length_is_bounded(lab: HttpLab) -> None:
     with connect(lab) as connection:
         head = f"PUT /admin/v2{TENANT} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
