@@ -3,7 +3,8 @@
 Its limits are those of broker/http/listener.py.
 
 A request with an `Origin` header comes from a web page, and is refused: without authentication, any
-page in a browser on this machine could delete topics.
+page in a browser on this machine could delete topics. So is one that names a foreign host, on a
+broker that everybody on this machine may use (broker/security/hosts.py).
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from ledgerfold.broker.http.subscriptions import subscription_routes
 from ledgerfold.broker.http.topics import topic_routes
 from ledgerfold.broker.security.certificates import Certificates
 from ledgerfold.broker.security.guard import Guard
+from ledgerfold.broker.security.hosts import Hosts
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import LedgerfoldError, StorageError
 
@@ -73,7 +75,10 @@ def all_routes(broker: Broker, url: str, pulsar_url: str | None) -> list[Route]:
 
 
 class AdminServer:
-    """The REST API of one broker. `pulsar_url`: the URL of its binary protocol, if it is served."""
+    """The REST API of one broker. `pulsar_url`: the URL of its binary protocol, if it is served.
+
+    `hosts`: those that requests may name; None: any.
+    """
 
     def __init__(
         self,
@@ -83,8 +88,10 @@ class AdminServer:
         *,
         guard: Guard | None = None,
         certificates: Certificates | None = None,
+        hosts: Hosts | None = None,
     ) -> None:
         self._broker, self._pulsar_url, self._guard = broker, pulsar_url, guard
+        self._hosts = hosts
         self._scheme = "http" if certificates is None else "https"
         self._listener = HttpListener(
             self._answer, "--admin-listen", connection_s, certificates=certificates
@@ -107,10 +114,18 @@ class AdminServer:
         """Stops listening, and ends requests."""
         await self._listener.stop()
 
+    def _check_program(self, request: web.BaseRequest) -> None:
+        """Raises Refusal for a request that a web page has caused."""
+        if "Origin" in request.headers:
+            raise Refusal(403, "Requests of web pages are refused: this API is for programs.")
+        host = request.headers.get("Host")
+        # Only a program names none.
+        if self._hosts is not None and host is not None and not self._hosts.permit(host):
+            raise Refusal(421, self._hosts.refusal(host))
+
     async def _answer(self, request: web.BaseRequest) -> Answer:
         try:
-            if "Origin" in request.headers:
-                raise Refusal(403, "Requests of web pages are refused: this API is for programs.")
+            self._check_program(request)
             path, rates = urlsplit(request.raw_path), self._broker.rates
             if rates is not None and path.path not in _PROBES:
                 rates.take(request.remote or "")
