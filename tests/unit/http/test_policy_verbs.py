@@ -11,6 +11,7 @@ N = "/namespaces/public/default"
 T = "/persistent/public/default/t"
 P = "/persistent/public/default/p"
 RETENTION = {"retentionTimeInMinutes": 5, "retentionSizeInMB": 6}
+PARTITION = "Not allowed to set/get topic policy for a partition"
 
 
 @pytest.mark.parametrize("at", [N, T, P])
@@ -170,7 +171,11 @@ def test_delayed_delivery_of_topics_and_namespaces(lab: HttpLab) -> None:
         ("POST", f"{N}/deduplication", "x", 400, "true or false"),
         ("GET", "/persistent/public/default/nope/retention", None, 404, "nope not found"),
         ("POST", "/persistent/public/default/nope/retention", RETENTION, 404, "nope not found"),
-        ("GET", f"{P}-partition-0/retention", None, 412, "has the policies of"),
+        ("GET", f"{P}-partition-0/retention", None, 412, PARTITION),
+        ("GET", "/persistent/public/default/no-partition-3/messageTTL", None, 412, PARTITION),
+        ("POST", "/persistent/public/default/no-partition-3/retention", {}, 412, PARTITION),
+        ("PUT", f"{P}-partition-9/schemaCompatibilityStrategy", "FULL", 412, PARTITION),
+        ("DELETE", f"{P}-partition-9/backlogQuota", None, 412, PARTITION),
         ("GET", f"{N}/persistence", None, 501, "is not emulated"),
         ("POST", f"{N}/dispatchRate", {}, 501, "is not emulated"),
         ("POST", f"{T}/maxProducers", 3, 501, "is not emulated"),
