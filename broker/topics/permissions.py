@@ -1,9 +1,9 @@
 """Grants: which role may produce to topics, or consume from them. Stored with their namespace.
 
 As in Pulsar: a grant is for a namespace, for one topic of it, or for one partition; partitions also
-have those of their topic. What a grant of a partitioned topic permits replaces what the role was
-granted for single partitions, and revoking it revokes these, too. Deleting a topic or a namespace
-deletes its grants. Whether grants matter is decided by broker/security/guard.py.
+have those of their topic. Revoking a grant of a partitioned topic revokes those of its partitions,
+too. Deleting a topic or a namespace deletes its grants. Whether grants matter is decided by
+broker/security/guard.py.
 
 Bounds: GRANTS_MAX of a namespace, with those of its topics; those of _KEPT_MAX namespaces are
 kept decoded, with the bytes of their record: if these are others, it is decoded again.
@@ -95,9 +95,10 @@ class Permissions:
 
         def edit(batch: MetadataBatch) -> None:
             record = self._metadata.namespace(namespace) or NamespaceRecord(name=namespace)
-            grants, replaced = self._split(record, topic, role)
-            for each in replaced:
-                before.update(each.actions)
+            for each in record.grants:
+                if _is_same(each, granted):
+                    before.update(each.actions)
+            grants = [each for each in record.grants if not _is_same(each, granted)]
             if len(grants) >= GRANTS_MAX:
                 raise LimitExceeded(
                     f"Grants of {namespace}", len(grants) + 1, GRANTS_MAX,
@@ -118,29 +119,27 @@ class Permissions:
         def edit(batch: MetadataBatch) -> None:
             record = self._metadata.namespace(namespace)
             if record is not None:
-                _put(batch, record, self._split(record, topic, role)[0])
+                _put(batch, record, self._others(record, topic, role))
 
         async with self._turn:
             await self._in_thread(lambda: self._metadata.change(edit))
         await self.removed(namespace)
 
-    def _split(
-        self, record: NamespaceRecord, topic: str, role: str
-    ) -> tuple[list[Grant], list[Grant]]:
-        """Returns the other grants of a namespace, and those of a role for a topic, or for its
-        partitions."""
+    def _others(self, record: NamespaceRecord, topic: str, role: str) -> list[Grant]:
+        """Returns the grants except those of a role for a topic and its partitions."""
         partitioned = self._metadata.partitioned_topic(topic) if topic else None
         count = 0 if partitioned is None else partitioned.partitions
         names = {topic, *(partition_name(topic, index) for index in range(count))}
-        others, own = list[Grant](), list[Grant]()
-        for each in record.grants:
-            (own if each.role == role and each.topic in names else others).append(each)
-        return others, own
+        return [each for each in record.grants if each.role != role or each.topic not in names]
 
     async def removed(self, namespace: str) -> None:
         """Rechecks the open streams of a namespace, after grants were removed."""
         for callback in tuple(self.on_removed):
             await callback(namespace)
+
+
+def _is_same(one: Grant, other: Grant) -> bool:
+    return (one.topic, one.role) == (other.topic, other.role)
 
 
 def _put(batch: MetadataBatch, record: NamespaceRecord, grants: Sequence[Grant]) -> None:
