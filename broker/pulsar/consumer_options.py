@@ -11,6 +11,7 @@ import secrets
 
 from ledgerfold.broker.common.given_names import check_name, check_properties
 from ledgerfold.broker.common.names import COMPACTION_CURSOR
+from ledgerfold.broker.pulsar.errors import NoSubscriptionName
 from ledgerfold.broker.pulsar.link import properties_of
 from ledgerfold.broker.subscriptions.consumer import ConsumerOptions
 from ledgerfold.broker.subscriptions.dispatcher import HashRange, SubscriptionType
@@ -38,6 +39,8 @@ def options_of(opening: CommandSubscribe, *, on_ring: bool) -> ConsumerOptions:
     """
     if not 0 <= opening.sub_type < len(_TYPES):
         raise InvalidRequest(f"Unknown subscription type {opening.sub_type}.")
+    if not opening.subscription.strip():
+        raise NoSubscriptionName("Empty subscription name")
     if opening.subscription == COMPACTION_CURSOR:
         raise NotAllowed(f"{COMPACTION_CURSOR} is reserved for compaction: it has no consumers.")
     name = opening.consumer_name or secrets.token_hex(5)

@@ -80,6 +80,11 @@ class NonPersistentSubscription:
         return self._type if self._consumers else None
 
     @property
+    def last_type(self) -> SubscriptionType | None:
+        """The type of the last consumer; None if there was none."""
+        return self._type
+
+    @property
     def consumers(self) -> list[Consumer]:
         return list(self._consumers.values())
 

@@ -96,6 +96,8 @@ class Subscription:
         # Not durable, but kept: a seek disconnected its consumers, which will reconnect.
         self.is_kept = False
         self._last_number = 0
+        # The type of the last session.
+        self.last_type: SubscriptionType | None = None
 
     # State
 
@@ -188,6 +190,7 @@ class Subscription:
                 options.type, self._source, options.key_shared, self._consumer_kind
             )
             session.pump.start()
+            self.last_type = options.type
         self._last_number += 1
         state = ConsumerState(
             options.name or f"consumer-{self._last_number}",
