@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -28,7 +29,7 @@ from ledgerfold.broker.http.answers import (
 )
 from ledgerfold.broker.http.body_limits import limited
 from ledgerfold.broker.http.cluster import cluster_routes
-from ledgerfold.broker.http.guarded import guarded
+from ledgerfold.broker.http.guarded import GuardedVerb, guarded
 from ledgerfold.broker.http.listener import (
     CONNECTION_S,
     PARAMETERS_MAX,
@@ -130,10 +131,14 @@ class AdminServer:
             if rates is not None and path.path not in _PROBES:
                 rates.take(request.remote or "")
             verb, names = (await self._routes).find(request.method, path.path)
-            query, body = _query(path.query), await _body(request)
-            parsed = Request(names, query, body, request.headers, certificate_role(request))
+            query, role = _query(path.query), certificate_role(request)
+            asked = Request(names, query, None, request.headers, role)
+            if isinstance(verb, GuardedVerb):
+                # A body costs time, and memory.
+                verb.check(asked)
+            whole = replace(asked, body=await _body(request))
             async with asyncio.timeout(REQUEST_S):
-                return await verb(parsed) or Answer()
+                return await verb(whole) or Answer()
         except Refusal as refusal:
             return refused(refusal.status, refusal.reason)
         except LedgerfoldError as error:
