@@ -38,6 +38,8 @@ from ledgerfold.storage.errors import (
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand
 
+_TEXT_CHARACTERS_MAX = 2000
+
 
 class NoSubscriptionName(InvalidRequest):
     """An empty name of a subscription. As in Pulsar, its number is that of a busy producer, which
@@ -77,9 +79,15 @@ def number_of(error: LedgerfoldError) -> int:
     return next((number for kind, number in _NUMBERS if isinstance(error, kind)), 0)
 
 
+def text_of(error: LedgerfoldError) -> str:
+    """Returns the text of an answer. It may quote a name of megabytes: the middle is omitted."""
+    text, half = str(error), _TEXT_CHARACTERS_MAX // 2
+    return text if len(text) <= 2 * half else f"{text[:half]} ... {text[-half:]}"
+
+
 def error_answer(request_id: int, error: LedgerfoldError) -> BaseCommand:
     refused = pulsar_pb2.CommandError(
-        request_id=request_id, error=number_of(error), message=str(error)
+        request_id=request_id, error=number_of(error), message=text_of(error)
     )
     return command(pulsar_pb2.ERROR, error=refused)
 

@@ -7,7 +7,7 @@ schema has a special type. The rules are in broker/topics/schemas.py.
 from __future__ import annotations
 
 from ledgerfold.broker.common.names import full_topic
-from ledgerfold.broker.pulsar.errors import number_of
+from ledgerfold.broker.pulsar.errors import number_of, text_of
 from ledgerfold.broker.pulsar.frames import command
 from ledgerfold.broker.pulsar.link import Link, properties_of
 from ledgerfold.broker.topics import client_schemas
@@ -59,7 +59,7 @@ class SchemaCommands:
 def refused_schema(request_id: int, error: LedgerfoldError) -> BaseCommand:
     """Returns the answer to a GET_SCHEMA that is refused."""
     answer = pulsar_pb2.CommandGetSchemaResponse(
-        request_id=request_id, error_code=number_of(error), error_message=str(error)
+        request_id=request_id, error_code=number_of(error), error_message=text_of(error)
     )
     return command(pulsar_pb2.GET_SCHEMA_RESPONSE, get_schema_response=answer)
 
@@ -67,7 +67,7 @@ def refused_schema(request_id: int, error: LedgerfoldError) -> BaseCommand:
 def refused_new_schema(request_id: int, error: LedgerfoldError) -> BaseCommand:
     """Returns the answer to a GET_OR_CREATE_SCHEMA that is refused."""
     answer = pulsar_pb2.CommandGetOrCreateSchemaResponse(
-        request_id=request_id, error_code=number_of(error), error_message=str(error)
+        request_id=request_id, error_code=number_of(error), error_message=text_of(error)
     )
     type_ = pulsar_pb2.GET_OR_CREATE_SCHEMA_RESPONSE
     return command(type_, get_or_create_schema_response=answer)

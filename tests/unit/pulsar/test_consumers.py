@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ledgerfold.broker.pulsar.errors import error_answer
 from ledgerfold.storage.errors import (
     DiskFailure,
     InvalidHashRanges,
@@ -113,6 +114,33 @@ def test_a_long_redelivery_lets_other_tasks_run(lab: BrokerLab, type_: int) -> N
 
     turns = lab.run(redeliver_many())
     assert turns >= 50 if type_ == SHARED else turns < 10
+
+
+def test_long_ack_sets_let_other_tasks_run(lab: BrokerLab) -> None:
+    """Only the number of ids had been bounded, and not that of the words of their ack sets."""
+    lab.publish([([Message(b"a", b"1")], False)])
+    ids = [pulsar_pb2.MessageIdData(ledger_id=1, entry_id=0, ack_set=[1] * 8192) for _ in range(9)]
+    asked = pulsar_pb2.CommandAck(consumer_id=1, ack_type=0, message_id=ids)
+
+    async def acknowledge_many() -> int:
+        client, turns = ConsumerLab(lab), 0
+        await client.consuming.open(opening(SHARED))
+        await client.commands(1)
+        asking = asyncio.ensure_future(client.consuming.acknowledge(BaseCommand(ack=asked)))
+        while not asking.done():
+            turns += 1
+            await asyncio.sleep(0)
+        client.lose()
+        return turns
+
+    assert lab.run(acknowledge_many()) >= 9
+
+
+def test_the_text_of_a_refusal_is_bounded() -> None:
+    """Names of megabytes had only been sent over gRPC."""
+    refused = error_answer(1, InvalidRequest("x" * 3_000_000 + " Do something else."))
+    assert len(refused.error.message) < 2_100
+    assert refused.error.message.endswith("Do something else.")
 
 
 @pytest.mark.parametrize(
