@@ -1,7 +1,9 @@
 """Limits on the text in requests, errors and responses.
 
-* `take_request`, in a handler of public calls, limits the text of a request.
-* `remember_request` stores the request whose texts an error of this call may quote.
+* `take_request`, in a handler of public calls, limits the text and the lists of a request. Its cost
+  does not grow with the size of a list that is too long.
+* `remember_request` stores the request whose texts an error of this call may quote;
+  `remember_names` stores a few of them, before the caller is known to be permitted.
 * `cut_arguments` cuts these texts when the error becomes a status.
 * `cut_texts` cuts a response that is too large to be sent.
 
@@ -26,15 +28,18 @@ from ledgerfold.storage.text import counted
 
 # The limit on any text in a request; many have a lower one (broker/common/given_names.py).
 TEXT_CHARACTERS_MAX = 16 * 1024
-# Limit on texts in a list, or pairs in a map.
+# Limit on values of a list, of any kind, or pairs of a map.
 TEXTS_MAX = 10_000
+# Limit on values of all lists of a request, and of lists in them: about 20 ms of work.
+VALUES_MAX = 2 * TEXTS_MAX
 REPEATED_MAX = 200
 # Size of the pieces in which a message is searched, and of the part kept of a cut run.
 _PIECE = 40
 _KEPT = 100
 # Characters searched at the beginning and at the end of a message.
 _ENDS = 4000
-_request: ContextVar[Message | None] = ContextVar("request", default=None)
+_WITH_TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_MESSAGE)
+_request: ContextVar[Message | tuple[str, ...]] = ContextVar("request", default=())
 
 
 def remember_request(request: Message) -> None:
@@ -42,10 +47,15 @@ def remember_request(request: Message) -> None:
     _request.set(request)
 
 
+def remember_names(*names: str) -> None:
+    """Stores the only texts that an error may quote until the request itself is stored."""
+    _request.set(names)
+
+
 def take_request(request: Message) -> None:
     """Checks and stores a request of a public call.
 
-    Raises InvalidRequest if it has too much text.
+    Raises InvalidRequest if it has too much text, or too long lists.
     """
     for field, text in texts_of(request):
         if len(text) > TEXT_CHARACTERS_MAX:
@@ -56,22 +66,44 @@ def take_request(request: Message) -> None:
     remember_request(request)
 
 
-def texts_of(message: Message, path: str = "") -> Iterator[tuple[str, str]]:
+def texts_of(message: Message) -> Iterator[tuple[str, str]]:
     """Yields each text with the path of its field. Raises InvalidRequest for a list that is too
-    long.
+    long, before it looks into it.
     """
-    for field, value in message.ListFields():
-        name = f"{path}{field.name}"
-        if field.is_repeated and len(value) > TEXTS_MAX and _has_text(field):
-            of = f"The field {name} of this {message.DESCRIPTOR.name}"
+    return _Walk(message).texts(message)
+
+
+class _Walk:
+    """One walk through a message, which counts the values of its lists."""
+
+    def __init__(self, message: Message) -> None:
+        self._kind, self._values = message.DESCRIPTOR.name, 0
+
+    def texts(self, message: Message, path: str = "") -> Iterator[tuple[str, str]]:
+        for field, value in message.ListFields():
+            name = f"{path}{field.name}"
+            if field.is_repeated:
+                self._count(name, len(value))
+            if field.type not in _WITH_TEXTS:
+                continue
+            for each in _values(field, value):
+                if isinstance(each, str):
+                    yield name, each
+                elif isinstance(each, Message):
+                    yield from self.texts(each, f"{name}.")
+
+    def _count(self, field: str, values: int) -> None:
+        """Raises InvalidRequest if a list, or all lists together, have too many values."""
+        self._values += values
+        if values > TEXTS_MAX:
             raise InvalidRequest(
-                f"{of} has {counted(len(value), 'value')}; at most {TEXTS_MAX} are allowed."
+                f"The field {field} of this {self._kind} has {counted(values, 'value')}; at most "
+                f"{TEXTS_MAX} are allowed."
             )
-        for each in _values(field, value):
-            if isinstance(each, str):
-                yield name, each
-            elif isinstance(each, Message):
-                yield from texts_of(each, f"{name}.")
+        if self._values > VALUES_MAX:
+            raise InvalidRequest(
+                f"The lists of this {self._kind} have more than {VALUES_MAX} values in all."
+            )
 
 
 def cut_texts(message: Message) -> None:
@@ -106,24 +138,19 @@ def _values(field: FieldDescriptor, value: Any) -> Iterable[object]:
     return value if pairs is None else (part for pair in pairs() for part in pair)
 
 
-def _has_text(field: FieldDescriptor) -> bool:
-    kinds = [field]
-    if field.message_type is not None and field.message_type.GetOptions().map_entry:
-        kinds = list(field.message_type.fields)
-    return any(each.type == FieldDescriptor.TYPE_STRING for each in kinds)
-
-
 def cut_arguments(message: str) -> str:
     """Cuts texts of this call's request in the message to REPEATED_MAX characters."""
     request = _request.get()
-    if request is None or len(message) <= REPEATED_MAX:
+    if len(message) <= REPEATED_MAX:
         return message
     if len(message) > 2 * _ENDS:
         # Longer messages are not sent anyway (storage/error_codec.py).
         message = f"{message[:_ENDS]} ... {message[-_ENDS:]}"
-    for text in _long_texts(request):
-        for form in {text, repr(text)[1:-1]}:
-            message = _cut(message, form)
+    for text in request if isinstance(request, tuple) else _long_texts(request):
+        # Of a longer one, an error quotes only an end.
+        for part in {text[:TEXT_CHARACTERS_MAX], text[-TEXT_CHARACTERS_MAX:]}:
+            for form in {part, repr(part)[1:-1]}:
+                message = _cut(message, form)
     return message
 
 

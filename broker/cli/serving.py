@@ -150,7 +150,9 @@ def _add_page(add: Callable[..., object]) -> None:
     add("--ui", metavar="HOST:PORT", help=page)
     writes = "let the page publish, read messages, compact, and move a test clock"
     add("--ui-writes", action="store_true", help=writes)
-    name = "serve the page under this host name, too; may be repeated"
+    name = (
+        "serve the page, the admin REST API and metrics under this host name, too; may be repeated"
+    )
     add("--ui-host", action="append", default=[], metavar="NAME", help=name)
 
 

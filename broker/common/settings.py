@@ -103,7 +103,8 @@ class BrokerSettings:
     # The HTTP address of the admin REST API: "host:port". None: not served.
     admin_listen: str | None = None
     # The HTTP address of the page: "host:port". None: not served. Whether it may change anything,
-    # and the names under which browsers reach it, besides addresses and `localhost`.
+    # and the names under which it, the REST API and metrics are reached, besides addresses and
+    # `localhost`.
     ui_listen: str | None = None
     ui_writes: bool = False
     ui_names: Sequence[str] = ()

@@ -175,7 +175,7 @@ class TenantVerbs:
         _check_valid(request.names["namespace"], "Namespace name is not valid")
         if self._namespaces.tenant(request.names["tenant"]) is None:
             raise Refusal(404, "Tenant does not exist")
-        _check_no_policies(request.body)
+        _check_no_policies(request.body, request.names["tenant"])
         if not await self._namespaces.create(request.namespace):
             raise Refusal(409, "Namespace already exists")
 
@@ -217,18 +217,26 @@ def _roles(body: Any) -> list[str]:
     return roles
 
 
+_CLUSTERS = "replication_clusters"
 # Policies that have no effect in one cluster, the default of one, and Pulsar's words for "not set".
-_HARMLESS = ("bundles", "replication_clusters")
+_HARMLESS = ("bundles", _CLUSTERS)
 _TRUE_BY_DEFAULT = "is_allow_auto_update_schema"
 _NOT_SET = (None, False, "", "None", "UNDEFINED", -1)
 
 
-def _check_no_policies(body: Any) -> None:
+def _check_no_policies(body: Any, tenant: str) -> None:
     """Raises Refusal for a new namespace with policies: other calls set them."""
     if body is None:
         return
     if not isinstance(body, dict):
         raise Refusal(400, "Policies must be an object.")
+    clusters = body.get(_CLUSTERS) or []
+    if not isinstance(clusters, list):
+        raise Refusal(400, f"{_CLUSTERS} must be a list of names.")
+    for each in clusters:
+        if each != CLUSTER:
+            allowed = f"the list of allowed clusters list for tenant [{tenant}]"
+            raise Refusal(403, f"Cluster [{str(each)[:200]}] is not in {allowed}")
     given = [name for name, value in body.items() if _is_given(name, value)]
     if given:
         raise Refusal(501, f"Create the namespace, then set its policies: {', '.join(given)[:200]}")

@@ -1,34 +1,49 @@
 """The guard at the door of the REST API (broker/security/guard.py).
 
 Credentials are a header `Authorization: Bearer TOKEN`, or the client's certificate. A proxy names
-its client's role in X-Original-Principal. broker/security/needs.py lists the permission that each
-route needs; a route without a row needs a superuser.
+its client's role in X-Original-Principal. The server checks a request before it reads the body.
+broker/security/needs.py lists the permission that each route needs; a route without a row needs a
+superuser.
 """
 
 from __future__ import annotations
 
 from ledgerfold.broker.common.names import COMPACTION_CURSOR, PERSISTENT
 from ledgerfold.broker.http.answers import Answer, Request
-from ledgerfold.broker.http.routes import Route
+from ledgerfold.broker.http.routes import Route, Verb
 from ledgerfold.broker.security.guard import Credentials, Guard, Target
 from ledgerfold.broker.security.needs import ROUTES, Need
 from ledgerfold.broker.security.tokens import Caller
 
 
+class GuardedVerb:
+    """A verb that checks its caller first."""
+
+    def __init__(self, guard: Guard, need: Need, verb: Verb) -> None:
+        self._guard, self._need, self._verb = guard, need, verb
+
+    def check(self, request: Request) -> None:
+        """Checks the caller of a request, whose body does not matter.
+
+        Raises AuthenticationFailed, AuthorizationFailed, InvalidRequest.
+        """
+        caller = _caller(self._guard, request)
+        of_cursor = request.names.get("subscription") == COMPACTION_CURSOR
+        need = Need.ADMIN if of_cursor else self._need
+        self._guard.check(caller, need, target_of(request))
+
+    async def __call__(self, request: Request) -> Answer | None:
+        self.check(request)
+        return await self._verb(request)
+
+
 def guarded(guard: Guard, route: Route) -> Route:
-    """Returns the route with a verb that checks its caller first."""
+    """Returns the route with a verb that checks its caller."""
     method, path, verb = route
     need = ROUTES.get((method, path), Need.SUPERUSER)
     if need is Need.NOTHING or (path == "/metrics" and not guard.protects_metrics):
         return route
-
-    async def checked(request: Request) -> Answer | None:
-        caller = _caller(guard, request)
-        of_cursor = request.names.get("subscription") == COMPACTION_CURSOR
-        guard.check(caller, Need.ADMIN if of_cursor else need, target_of(request))
-        return await verb(request)
-
-    return method, path, checked
+    return method, path, GuardedVerb(guard, need, verb)
 
 
 def _caller(guard: Guard, request: Request) -> Caller:

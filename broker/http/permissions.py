@@ -13,7 +13,7 @@ from ledgerfold.broker.http.cluster import check_exists
 from ledgerfold.broker.http.routes import Route
 from ledgerfold.broker.http.topics import NAMESPACE, TOPIC, named_topic
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.broker.topics.permissions import topic_with_grants
+from ledgerfold.storage.errors import TopicNotFound
 from ledgerfold.v1.records_pb2 import Action, Grant
 
 _PREFIX = "ACTION_"
@@ -39,9 +39,13 @@ class PermissionVerbs:
         self._broker, self._permissions = broker, broker.namespaces.permissions
 
     def _scope(self, request: Request) -> tuple[str, str]:
-        """Returns the namespace, and the full name of the topic or ""."""
+        """Returns the namespace, and the full name of the topic or "". Raises TopicNotFound."""
         check_exists(self._broker, request.namespace)
-        topic = named_topic(self._broker, request) if "topic" in request.names else ""
+        if "topic" not in request.names:
+            return request.namespace, ""
+        topic = named_topic(self._broker, request)
+        if not self._broker.exists(topic) and not self._broker.partitions.count(topic):
+            raise TopicNotFound(topic)
         return request.namespace, topic
 
     def _grants(self, namespace: str, topic: str) -> Sequence[Grant]:
@@ -61,12 +65,7 @@ class PermissionVerbs:
         return Answer()
 
     async def revoke(self, request: Request) -> Answer:
-        (namespace, topic), role = self._scope(request), request.names["role"]
-        named = topic and topic_with_grants(topic)
-        of_topic = [(each.topic, each.role) for each in self._grants(namespace, topic)]
-        if topic and (named, role) not in of_topic:
-            raise Refusal(412, "Permissions are not set at the topic level")
-        await self._permissions.revoke(namespace, topic, role)
+        await self._permissions.revoke(*self._scope(request), request.names["role"])
         return Answer()
 
 

@@ -32,6 +32,8 @@ from ledgerfold.v1.records_pb2 import Policies
 _MINUTE_MS, _MEGABYTE = 60_000, 1024 * 1024
 _BUNDLES = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
 _INT32_MAX = 2**31 - 1
+# As in Pulsar, setting these without a value removes them, also from a namespace.
+_REMOVED = ("retention", "delayedDelivery")
 _RETENTION = ("retentionTimeInMinutes", "retentionSizeInMB")
 
 
@@ -162,7 +164,7 @@ class PolicyVerbs(PolicyCalls):
         scope, body = self._scope(request), request.body
         if body is None:
             body = request.query.get(policy.path)
-        if body is None and policy.path != "retention" and "topic" not in request.names:
+        if body is None and policy.path not in _REMOVED and "topic" not in request.names:
             raise Refusal(400, "The request entity cannot be empty.")
         if body is None:
             await self.remove(policy, request)
@@ -202,7 +204,10 @@ class PolicyVerbs(PolicyCalls):
         return shown([CLUSTER])
 
     async def deduplication(self, request: Request) -> Answer:
-        return shown(is_deduplicated(await self._of(self._scope(request), applied=True)))
+        scope, applied = self._scope(request), request.flag("applied")
+        policies = await self._of(scope, applied=applied)
+        is_set = applied or policies.HasField("deduplication")
+        return shown(is_deduplicated(policies) if is_set else None)
 
     async def set_deduplication(self, request: Request) -> None:
         scope = self._scope(request)

@@ -69,13 +69,13 @@ def _shown(quota: BacklogQuota) -> dict[str, Any]:
 
 def parse_delays(body: Any) -> Policies:
     """Returns the policies to set. Raises Refusal."""
-    if not isinstance(body, dict) or not isinstance(body.get("active"), bool):
+    if not isinstance(body, dict) or not isinstance(body.get("active", False), bool):
         raise Refusal(400, "Delayed delivery must be an object with active: true or false.")
-    if whole_number("tickTime", body.get("tickTime", _TICK_MS)) <= 0:
-        raise Refusal(412, "tickTime must be above 0")
+    # As in Pulsar, any number is accepted.
+    whole_number("tickTime", body.get("tickTime", _TICK_MS))
     if whole_number("maxDeliveryDelayInMillis", body.get("maxDeliveryDelayInMillis", 0)):
         raise Refusal(501, "A maximum delay is not emulated.")
-    return Policies(delayed_delivery=body["active"])
+    return Policies(delayed_delivery=body.get("active", False))
 
 
 def shown_delays(policies: Policies) -> dict[str, Any]:

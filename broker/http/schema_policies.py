@@ -17,6 +17,7 @@ from ledgerfold.broker.rpc.admin import PolicyHandlers
 from ledgerfold.broker.schemas.compatibility import strategy_name, strategy_number
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.partition_names import parse_partition
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.records_pb2 import Policies, SchemaCompatibilityStrategy
 
@@ -66,8 +67,12 @@ class PolicyCalls:
         self._broker, self._policies = broker, PolicyHandlers(broker)
 
     def _scope(self, request: Request) -> admin_pb2.PolicyScope:
+        """Raises Refusal for an unknown namespace, and for a partition, existing or not."""
         if "topic" in request.names:
-            return admin_pb2.PolicyScope(topic=named_topic(self._broker, request))
+            name = named_topic(self._broker, request)
+            if parse_partition(name) is not None:
+                raise Refusal(412, "Not allowed to set/get topic policy for a partition")
+            return admin_pb2.PolicyScope(topic=name)
         check_exists(self._broker, request.namespace)
         return admin_pb2.PolicyScope(namespace=request.namespace)
 

@@ -3,7 +3,8 @@
 Its limits are those of broker/http/listener.py.
 
 A request with an `Origin` header comes from a web page, and is refused: without authentication, any
-page in a browser on this machine could delete topics.
+page in a browser on this machine could delete topics. So is one that names a foreign host, on a
+broker that everybody on this machine may use (broker/security/hosts.py).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -25,8 +27,9 @@ from ledgerfold.broker.http.answers import (
     refused,
     refused_for,
 )
+from ledgerfold.broker.http.body_limits import limited
 from ledgerfold.broker.http.cluster import cluster_routes
-from ledgerfold.broker.http.guarded import guarded
+from ledgerfold.broker.http.guarded import GuardedVerb, guarded
 from ledgerfold.broker.http.listener import (
     CONNECTION_S,
     PARAMETERS_MAX,
@@ -46,6 +49,7 @@ from ledgerfold.broker.http.subscriptions import subscription_routes
 from ledgerfold.broker.http.topics import topic_routes
 from ledgerfold.broker.security.certificates import Certificates
 from ledgerfold.broker.security.guard import Guard
+from ledgerfold.broker.security.hosts import Hosts
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import LedgerfoldError, StorageError
 
@@ -72,7 +76,10 @@ def all_routes(broker: Broker, url: str, pulsar_url: str | None) -> list[Route]:
 
 
 class AdminServer:
-    """The REST API of one broker. `pulsar_url`: the URL of its binary protocol, if it is served."""
+    """The REST API of one broker. `pulsar_url`: the URL of its binary protocol, if it is served.
+
+    `hosts`: those that requests may name; None: any.
+    """
 
     def __init__(
         self,
@@ -82,8 +89,10 @@ class AdminServer:
         *,
         guard: Guard | None = None,
         certificates: Certificates | None = None,
+        hosts: Hosts | None = None,
     ) -> None:
         self._broker, self._pulsar_url, self._guard = broker, pulsar_url, guard
+        self._hosts = hosts
         self._scheme = "http" if certificates is None else "https"
         self._listener = HttpListener(
             self._answer, "--admin-listen", connection_s, certificates=certificates
@@ -95,6 +104,7 @@ class AdminServer:
         """Listens, and returns "host:port" with the actual port. Raises AddressInUse."""
         address = await self._listener.start(listen)
         routes = all_routes(self._broker, f"{self._scheme}://{address}", self._pulsar_url)
+        routes = [limited(each) for each in routes]
         guard = self._guard
         if guard is not None:
             routes = [guarded(guard, each) for each in routes]
@@ -105,18 +115,30 @@ class AdminServer:
         """Stops listening, and ends requests."""
         await self._listener.stop()
 
+    def _check_program(self, request: web.BaseRequest) -> None:
+        """Raises Refusal for a request that a web page has caused."""
+        if "Origin" in request.headers:
+            raise Refusal(403, "Requests of web pages are refused: this API is for programs.")
+        host = request.headers.get("Host")
+        # Only a program names none.
+        if self._hosts is not None and host is not None and not self._hosts.permit(host):
+            raise Refusal(421, self._hosts.refusal(host))
+
     async def _answer(self, request: web.BaseRequest) -> Answer:
         try:
-            if "Origin" in request.headers:
-                raise Refusal(403, "Requests of web pages are refused: this API is for programs.")
+            self._check_program(request)
             path, rates = urlsplit(request.raw_path), self._broker.rates
             if rates is not None and path.path not in _PROBES:
                 rates.take(request.remote or "")
             verb, names = (await self._routes).find(request.method, path.path)
-            query, body = _query(path.query), await _body(request)
-            parsed = Request(names, query, body, request.headers, certificate_role(request))
+            query, role = _query(path.query), certificate_role(request)
+            asked = Request(names, query, None, request.headers, role)
+            if isinstance(verb, GuardedVerb):
+                # A body costs time, and memory.
+                verb.check(asked)
+            whole = replace(asked, body=await _body(request))
             async with asyncio.timeout(REQUEST_S):
-                return await verb(parsed) or Answer()
+                return await verb(whole) or Answer()
         except Refusal as refusal:
             return refused(refusal.status, refusal.reason)
         except LedgerfoldError as error:

@@ -28,6 +28,7 @@ from ledgerfold.storage.errors import (
     NotAllowed,
     TopicNotFound,
 )
+from ledgerfold.storage.partition_names import PARTITION_SUFFIX, partition_index
 from ledgerfold.v1 import admin_pb2, data_pb2
 from ledgerfold.v1.records_pb2 import MessageId
 
@@ -135,13 +136,19 @@ class TopicVerbs:
     async def create(self, request: Request) -> None:
         name = self._name(request)
         _check_no_properties(request.body)
-        with answering(NotAllowed, 412):
+        with answering(NotAllowed, 412), answering(TopicNotFound, 412):
             await self._topics.create(admin_pb2.CreateTopicRequest(topic=name))
 
     async def delete(self, request: Request) -> None:
         name, force = full_topic(request.topic), request.flag("force")
-        with answering(NotAllowed, 409):
-            await self._topics.delete(admin_pb2.DeleteTopicRequest(topic=name, force=force))
+        wanted = admin_pb2.DeleteTopicRequest(topic=name, force=force)
+        try:
+            with answering(NotAllowed, 409):
+                await self._topics.delete(wanted)
+        except TopicNotFound:
+            # As in Pulsar: a non-persistent topic may have ended at any time.
+            if not is_non_persistent(name):
+                raise
 
     async def stats(self, request: Request) -> Answer:
         name = self._name(request)
@@ -187,6 +194,7 @@ class TopicVerbs:
         found = (await get_last_message_id(self._broker, wanted)).message_id
         topic = await self._broker.any_topic(name, create=False)
         if found.entry_id < 0 and isinstance(topic, Topic):
+            found.partition = partition_index(topic.name)
             found.ledger_id = topic.log.positions.last_published().ledger_id
         return shown(id_document(found))
 
@@ -243,6 +251,7 @@ class PartitionVerbs:
 
     async def grow(self, request: Request) -> None:
         name = self._name(request)
+        self._check_parent(name)
         count = whole_number("The number of partitions", request.body)
         if not self._broker.partitions.count(name):
             raise Refusal(409, f"Topic {name} is not the partitioned topic.")
@@ -265,11 +274,13 @@ class PartitionVerbs:
 
     async def delete(self, request: Request) -> None:
         name, force = full_topic(request.topic), request.flag("force")
+        self._check_parent(name)
         wanted = admin_pb2.DeletePartitionedTopicRequest(topic=name, force=force)
         with answering(NotAllowed, 409):
             await self._partitions.delete(wanted)
 
     async def stats(self, request: Request) -> Answer:
+        self._check_parent(self._name(request))
         name = self._partitioned(request)
         each = request.query.get("perPartition", "true").lower() == "true"
         wanted = admin_pb2.GetPartitionedTopicStatsRequest(topic=name, per_partition=each)
@@ -293,6 +304,11 @@ class PartitionVerbs:
             response = await self._topics.terminate(admin_pb2.TerminateTopicRequest(topic=each))
             last[str(at)] = id_document(response.last_message_id)
         return shown(last)
+
+    def _check_parent(self, name: str) -> None:
+        """Raises Refusal for a name that no partitioned topic can have, such as a partition's."""
+        if PARTITION_SUFFIX in name and not self._broker.partitions.count(name):
+            raise Refusal(412, "Partitioned Topic Name should not contain '-partition-'")
 
     def _partitioned(self, request: Request) -> str:
         name = self._name(request)

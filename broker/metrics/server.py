@@ -42,6 +42,7 @@ from ledgerfold.broker.metrics.readings import MetricsReader
 from ledgerfold.broker.metrics.text import parts
 from ledgerfold.broker.security.certificates import Certificates, common_name
 from ledgerfold.broker.security.guard import Credentials, Guard, Target
+from ledgerfold.broker.security.hosts import Hosts
 from ledgerfold.broker.security.needs import Need
 from ledgerfold.storage.errors import AddressInUse, AuthenticationFailed, AuthorizationFailed
 from ledgerfold.storage.files import Files
@@ -95,6 +96,7 @@ class Metrics:
         broker: Broker,
         guard: Guard | None = None,
         certificates: Certificates | None = None,
+        hosts: Hosts | None = None,
     ) -> str:
         """Starts serving; returns "host:port" with the actual port. Raises AddressInUse.
 
@@ -103,6 +105,7 @@ class Metrics:
         scrape = Scrape(MetricsReader(broker), asyncio.get_running_loop(), self._registry)
         self._server = _bound(self._listen, scrape)
         self._server.guard, self._server.certificates = guard, certificates
+        self._server.hosts = hosts
         self._server.connection_s = self._connection_s
         threading.Thread(
             target=self._server.serve_forever, args=(_POLL_S,), name="metrics", daemon=True
@@ -153,6 +156,8 @@ class _Server(ThreadingHTTPServer):
     scrape: Scrape
     guard: Guard | None = None
     certificates: Certificates | None = None
+    # The hosts that requests may name; None: any.
+    hosts: Hosts | None = None
     connection_s = CONNECTION_S
 
     def __init__(self, *arguments: Any) -> None:
@@ -217,6 +222,10 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
+        hosts, host = self.server.hosts, self.headers.get("Host")
+        if hosts is not None and host is not None and not hosts.permit(host):
+            self.send_error(421, "Misdirected Request", hosts.refusal(host))
+            return
         if urlsplit(self.path).path != PATH:
             self.send_error(404, f"The metrics are at {PATH}")
             return

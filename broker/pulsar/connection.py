@@ -20,7 +20,7 @@ from typing import cast
 from ledgerfold.broker.common.request_rates import host_of
 from ledgerfold.broker.pulsar.authentication import Authentication
 from ledgerfold.broker.pulsar.consuming import Consuming
-from ledgerfold.broker.pulsar.errors import error_answer
+from ledgerfold.broker.pulsar.errors import error_answer, refused_unsubscribe
 from ledgerfold.broker.pulsar.frames import Frame, Splitter, command, encode, parse
 from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.pulsar.lookups import Lookups, refused_lookup, refused_partitions
@@ -380,6 +380,7 @@ _REFUSALS: dict[str, Callable[[int, LedgerfoldError], BaseCommand]] = {
     "lookup": refused_lookup,
     "get_schema": refused_schema,
     "get_or_create_schema": refused_new_schema,
+    "unsubscribe": refused_unsubscribe,
 }
 
 

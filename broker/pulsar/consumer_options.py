@@ -11,10 +11,11 @@ import secrets
 
 from ledgerfold.broker.common.given_names import check_name, check_properties
 from ledgerfold.broker.common.names import COMPACTION_CURSOR
+from ledgerfold.broker.pulsar.errors import NoSubscriptionName
 from ledgerfold.broker.pulsar.link import properties_of
 from ledgerfold.broker.subscriptions.consumer import ConsumerOptions
 from ledgerfold.broker.subscriptions.dispatcher import HashRange, SubscriptionType
-from ledgerfold.broker.subscriptions.key_owners import KeySharedPolicy
+from ledgerfold.broker.subscriptions.key_owners import HASH_RANGES_MAX, KeySharedPolicy
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.pulsar_pb2 import CommandSeek, CommandSubscribe, MessageIdData
@@ -38,6 +39,8 @@ def options_of(opening: CommandSubscribe, *, on_ring: bool) -> ConsumerOptions:
     """
     if not 0 <= opening.sub_type < len(_TYPES):
         raise InvalidRequest(f"Unknown subscription type {opening.sub_type}.")
+    if not opening.subscription.strip():
+        raise NoSubscriptionName("Empty subscription name")
     if opening.subscription == COMPACTION_CURSOR:
         raise NotAllowed(f"{COMPACTION_CURSOR} is reserved for compaction: it has no consumers.")
     name = opening.consumer_name or secrets.token_hex(5)
@@ -60,9 +63,11 @@ def _key_shared(opening: CommandSubscribe, *, on_ring: bool) -> KeySharedPolicy:
         return KeySharedPolicy()
     meta = opening.key_shared_meta
     is_sticky = meta.key_shared_mode == _STICKY
-    ranges = tuple(HashRange(each.start, each.end) for each in meta.hash_ranges)
-    out_of_order = meta.allow_out_of_order_delivery
-    return KeySharedPolicy(is_sticky, ranges if is_sticky else (), out_of_order, on_ring)
+    ranges = tuple(
+        HashRange(each.start, each.end)
+        for each in (meta.hash_ranges[: HASH_RANGES_MAX + 1] if is_sticky else ())
+    )
+    return KeySharedPolicy(is_sticky, ranges, meta.allow_out_of_order_delivery, on_ring)
 
 
 _LATEST = 2**63 - 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack
 from weakref import WeakKeyDictionary
 
@@ -16,7 +16,7 @@ from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.pulsar.batch_acks import BatchAcks
 from ledgerfold.broker.pulsar.consumer_options import options_of, start_at, start_of
 from ledgerfold.broker.pulsar.delivery import AnySubscription, AttachedConsumer
-from ledgerfold.broker.pulsar.errors import error_answer
+from ledgerfold.broker.pulsar.errors import error_answer, text_of
 from ledgerfold.broker.pulsar.frames import command, message_id
 from ledgerfold.broker.pulsar.from_native import bits_of
 from ledgerfold.broker.pulsar.link import Link
@@ -245,7 +245,8 @@ class Consuming:
         attached = self._consumers.get(asked.consumer_id)
         if attached is not None:
             attached.raise_epoch(asked)
-            attached.subscription.redeliver(attached.consumer, _positions(asked.message_ids))
+            positions = await _named(asked.message_ids, attached.subscription)
+            attached.subscription.redeliver(attached.consumer, positions)
 
     async def acknowledge(self, request: BaseCommand) -> None:
         ack = request.ack
@@ -265,7 +266,7 @@ class Consuming:
                     consumer_id=ack.consumer_id,
                     request_id=ack.request_id,
                     error=pulsar_pb2.NOT_ALLOWED,
-                    message=str(error),
+                    message=text_of(error),
                 )
                 self._link.send(command(pulsar_pb2.ACK_RESPONSE, ack_response=answer))
 
@@ -354,24 +355,46 @@ def _drop(topic: Topic, subscription: Subscription) -> None:
     remove_abandoned(topic, subscription)
 
 
-def _positions(ids: Sequence[MessageIdData]) -> list[Position]:
-    return [Position(each.ledger_id, each.entry_id) for each in ids]
+async def _named(ids: Sequence[MessageIdData], subscription: AnySubscription) -> set[Position]:
+    """Returns the positions of a request for redelivery, which ordered subscriptions do not
+    need."""
+    type_, found = subscription.type, set[Position]()
+    if type_ is not None and type_.is_ordered:
+        return found
+    for start in range(0, len(ids), _SLICE_IDS):
+        if start:
+            await asyncio.sleep(0)
+        ids_now = ids[start : start + _SLICE_IDS]
+        found.update(Position(each.ledger_id, each.entry_id) for each in ids_now)
+    return found
 
 
 async def _acknowledge_entries(
     ack: CommandAck, attached: AttachedConsumer, topic: Topic, subscription: Subscription
 ) -> None:
     consumer, is_cumulative = attached.consumer, ack.ack_type == _CUMULATIVE
-    for start in range(0, len(ack.message_id), _SLICE_IDS):
-        if start:
+    for number, ids in enumerate(_slices(ack.message_id)):
+        if number:
             await asyncio.sleep(0)
-        ids = ack.message_id[start : start + _SLICE_IDS]
         whole = _whole(ids, attached.acks, topic.log, subscription.mark_delete, is_cumulative)
         if is_cumulative:
             for each in whole:
                 subscription.acknowledge(consumer, (each,), cumulative=True)
         else:
             subscription.acknowledge(consumer, whole)
+
+
+def _slices(ids: Sequence[MessageIdData]) -> Iterator[list[MessageIdData]]:
+    """Yields ids and ack sets of about a millisecond's work."""
+    part, words = list[MessageIdData](), 0
+    for each in ids:
+        part.append(each)
+        words += len(each.ack_set)
+        if len(part) == _SLICE_IDS or words >= _WORDS_MAX:
+            yield part
+            part, words = [], 0
+    if part:
+        yield part
 
 
 def _whole(
@@ -389,7 +412,7 @@ def _whole(
             acks.forget(position)
             whole.append(position)
         elif len(each.ack_set) <= _WORDS_MAX and position <= log.positions.last():
-            if acks.acknowledge(position, bits_of(list(each.ack_set)), mark_delete):
+            if acks.acknowledge(position, bits_of(each.ack_set), mark_delete):
                 whole.append(position)
             elif is_cumulative:
                 whole.append(log.positions.previous(position))

@@ -16,6 +16,7 @@ from ledgerfold.storage.errors import (
     DiskFailure,
     IncompatibleSchema,
     InvalidHashRanges,
+    InvalidRequest,
     InvalidSchema,
     LedgerfoldError,
     Moved,
@@ -37,6 +38,15 @@ from ledgerfold.storage.errors import (
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand
 
+_TEXT_CHARACTERS_MAX = 2000
+
+
+class NoSubscriptionName(InvalidRequest):
+    """An empty name of a subscription. As in Pulsar, its number is that of a busy producer, which
+    the C++ client raises as an invalid configuration.
+    """
+
+
 # The first class that matches.
 _NUMBERS: tuple[tuple[type[LedgerfoldError], int], ...] = (
     (WrongChecksum, pulsar_pb2.CHECKSUM_ERROR),
@@ -52,6 +62,7 @@ _NUMBERS: tuple[tuple[type[LedgerfoldError], int], ...] = (
     (ProducerBlocked, pulsar_pb2.PRODUCER_BLOCKED),
     (BacklogQuotaExceeded, pulsar_pb2.PRODUCER_BLOCKED_QUOTA_EXCEEDED),
     (ProducerBusy, pulsar_pb2.PRODUCER_BUSY),
+    (NoSubscriptionName, pulsar_pb2.PRODUCER_BUSY),
     (ProducerFenced, pulsar_pb2.PRODUCER_FENCED),
     (AuthenticationFailed, pulsar_pb2.AUTHENTICATION_ERROR),
     (AuthorizationFailed, pulsar_pb2.AUTHORIZATION_ERROR),
@@ -68,11 +79,25 @@ def number_of(error: LedgerfoldError) -> int:
     return next((number for kind, number in _NUMBERS if isinstance(error, kind)), 0)
 
 
+def text_of(error: LedgerfoldError) -> str:
+    """Returns the text of an answer. It may quote a name of megabytes: the middle is omitted."""
+    text, half = str(error), _TEXT_CHARACTERS_MAX // 2
+    return text if len(text) <= 2 * half else f"{text[:half]} ... {text[-half:]}"
+
+
 def error_answer(request_id: int, error: LedgerfoldError) -> BaseCommand:
     refused = pulsar_pb2.CommandError(
-        request_id=request_id, error=number_of(error), message=str(error)
+        request_id=request_id, error=number_of(error), message=text_of(error)
     )
     return command(pulsar_pb2.ERROR, error=refused)
+
+
+def refused_unsubscribe(request_id: int, error: LedgerfoldError) -> BaseCommand:
+    """Returns the answer to an UNSUBSCRIBE that is refused; Pulsar's, if others are connected."""
+    answer = error_answer(request_id, error)
+    if isinstance(error, SubscriptionBusy):
+        answer.error.error = pulsar_pb2.METADATA_ERROR
+    return answer
 
 
 def number_for_producer(error: LedgerfoldError) -> int:

@@ -8,6 +8,8 @@ observes, and by a cleared bit of the ack set, which all clients observe.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ledgerfold.storage.codec import decode
@@ -189,10 +191,11 @@ def words_of(bits: int, size: int) -> list[int]:
     ]
 
 
-def bits_of(words: list[int]) -> int:
-    """Returns the bits of words.
+def bits_of(words: Sequence[int]) -> int:
+    """Returns the bits of words, signed or not.
 
     >>> bits_of([-1, 1]) == 2**65 - 1
     True
     """
-    return sum((word & 0xFFFF_FFFF_FFFF_FFFF) << (64 * at) for at, word in enumerate(words))
+    data = struct.pack(f"<{len(words)}Q", *(word & 0xFFFF_FFFF_FFFF_FFFF for word in words))
+    return int.from_bytes(data, "little")

@@ -11,17 +11,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
+from ledgerfold.broker.common.given_names import PROPERTIES_MAX
 from ledgerfold.broker.common.traffic import Peer
 from ledgerfold.broker.pulsar.frames import encode
 from ledgerfold.broker.security.guard import Guard, Target, Use
 from ledgerfold.broker.security.needs import Need
 from ledgerfold.broker.security.tokens import Caller
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.storage.errors import AuthenticationFailed, LedgerfoldError, Overloaded
+from ledgerfold.storage.errors import (
+    AuthenticationFailed,
+    InvalidRequest,
+    LedgerfoldError,
+    Overloaded,
+)
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, KeyValue
 
 HIGH_WATER_BYTES = 64 * 1024
@@ -52,7 +58,7 @@ class Link:
         name = transport.get_extra_info("peername") or ("", 0)
         self.address = f"{name[0]}:{name[1]}"
 
-    def peer(self, metadata: Iterable[KeyValue] = ()) -> Peer:
+    def peer(self, metadata: Sequence[KeyValue] = ()) -> Peer:
         now_ms, properties = self.broker.clock_ms(), properties_of(metadata)
         return Peer(self.address, now_ms, properties, self.client_version)
 
@@ -156,10 +162,14 @@ class Link:
             task.cancel()
 
 
-def properties_of(metadata: Iterable[KeyValue]) -> dict[str, str]:
-    """Returns the properties that a client sends for its producer or consumer, as shown in
-    stats.
+def properties_of(
+    metadata: Sequence[KeyValue], properties_max: int = PROPERTIES_MAX
+) -> dict[str, str]:
+    """Returns the properties that a client sends for its producer, consumer or schema, as shown in
+    stats. Raises InvalidRequest if there are too many, before it looks at them.
     """
+    if len(metadata) > properties_max:
+        raise InvalidRequest(f"{len(metadata)} properties; the limit is {properties_max}.")
     return {
         each.key.decode(errors="replace"): each.value.decode(errors="replace") for each in metadata
     }

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from ledgerfold.broker.common.names import full_topic, namespace_of, parse_namespace
 from ledgerfold.broker.faults.faults import looked_up
-from ledgerfold.broker.pulsar.errors import number_of
+from ledgerfold.broker.pulsar.errors import number_of, text_of
 from ledgerfold.broker.pulsar.frames import command
 from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.pulsar.patterns import Pattern, hash_of
@@ -114,7 +114,7 @@ def refused_partitions(request_id: int, error: LedgerfoldError) -> BaseCommand:
         request_id=request_id,
         response=_METADATA_FAILED,
         error=number_of(error),
-        message=str(error),
+        message=text_of(error),
     )
     type_ = pulsar_pb2.PARTITIONED_METADATA_RESPONSE
     return command(type_, partitioned_metadata_response=answer)
@@ -123,7 +123,10 @@ def refused_partitions(request_id: int, error: LedgerfoldError) -> BaseCommand:
 def refused_lookup(request_id: int, error: LedgerfoldError) -> BaseCommand:
     """Returns the answer to a LOOKUP that is refused."""
     answer = pulsar_pb2.CommandLookupResponse(
-        request_id=request_id, response=_LOOKUP_FAILED, error=number_of(error), message=str(error)
+        request_id=request_id,
+        response=_LOOKUP_FAILED,
+        error=number_of(error),
+        message=text_of(error),
     )
     return command(pulsar_pb2.LOOKUP_RESPONSE, lookup_response=answer)
 

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from ledgerfold.broker.common.given_names import check_name, check_properties
 from ledgerfold.broker.common.names import COMPACTION_CURSOR
 from ledgerfold.broker.pulsar.entries import Storable, to_stored
-from ledgerfold.broker.pulsar.errors import is_cpp, number_for_message, number_for_producer
+from ledgerfold.broker.pulsar.errors import is_cpp, number_for_message, number_for_producer, text_of
 from ledgerfold.broker.pulsar.frames import (
     Frame,
     command,
@@ -317,7 +317,7 @@ class Producing:
 def refusal(request_id: int, error: LedgerfoldError) -> BaseCommand:
     """Returns the response to a PRODUCER that is refused."""
     refused = pulsar_pb2.CommandError(
-        request_id=request_id, error=number_for_producer(error), message=str(error)
+        request_id=request_id, error=number_for_producer(error), message=text_of(error)
     )
     return command(pulsar_pb2.ERROR, error=refused)
 

@@ -7,12 +7,13 @@ schema has a special type. The rules are in broker/topics/schemas.py.
 from __future__ import annotations
 
 from ledgerfold.broker.common.names import full_topic
-from ledgerfold.broker.pulsar.errors import number_of
+from ledgerfold.broker.pulsar.errors import number_of, text_of
 from ledgerfold.broker.pulsar.frames import command
 from ledgerfold.broker.pulsar.link import Link, properties_of
 from ledgerfold.broker.topics import client_schemas
 from ledgerfold.broker.topics.broker import PulsarTopic
 from ledgerfold.broker.topics.client_schemas import VERSION_BYTES, version_bytes
+from ledgerfold.rpc_texts import TEXTS_MAX
 from ledgerfold.storage.errors import InvalidRequest, InvalidSchema, LedgerfoldError, TopicNotFound
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandProducer, CommandSubscribe
@@ -58,7 +59,7 @@ class SchemaCommands:
 def refused_schema(request_id: int, error: LedgerfoldError) -> BaseCommand:
     """Returns the answer to a GET_SCHEMA that is refused."""
     answer = pulsar_pb2.CommandGetSchemaResponse(
-        request_id=request_id, error_code=number_of(error), error_message=str(error)
+        request_id=request_id, error_code=number_of(error), error_message=text_of(error)
     )
     return command(pulsar_pb2.GET_SCHEMA_RESPONSE, get_schema_response=answer)
 
@@ -66,7 +67,7 @@ def refused_schema(request_id: int, error: LedgerfoldError) -> BaseCommand:
 def refused_new_schema(request_id: int, error: LedgerfoldError) -> BaseCommand:
     """Returns the answer to a GET_OR_CREATE_SCHEMA that is refused."""
     answer = pulsar_pb2.CommandGetOrCreateSchemaResponse(
-        request_id=request_id, error_code=number_of(error), error_message=str(error)
+        request_id=request_id, error_code=number_of(error), error_message=text_of(error)
     )
     type_ = pulsar_pb2.GET_OR_CREATE_SCHEMA_RESPONSE
     return command(type_, get_or_create_schema_response=answer)
@@ -111,7 +112,7 @@ def definition_of(schema: pulsar_pb2.Schema) -> SchemaDefinition:
     """Raises InvalidSchema."""
     if schema.type not in SchemaType.values():
         raise InvalidSchema("such a", f"the broker does not know the type {schema.type}.")
-    properties = properties_of(schema.properties)
+    properties = properties_of(schema.properties, TEXTS_MAX)
     type_ = SchemaType.Name(schema.type)
     return SchemaDefinition(type=type_, data=schema.schema_data, properties=properties)
 

@@ -90,7 +90,7 @@ class SubscriptionHandlers:
             return await cursor_operations.expire_messages(
                 topic, subscription, request.older_than_ms
             )
-        return await cursor_operations.expire_all(topic, request.older_than_ms)
+        return await _expire_each(topic, request.older_than_ms)
 
     @runs_to_completion
     async def reset_cursor(self, request: admin_pb2.ResetCursorRequest) -> None:
@@ -153,3 +153,20 @@ class SubscriptionHandlers:
     async def _topic(self, name: str) -> Topic:
         """Returns the loaded topic. Raises TopicNotFound."""
         return await self._broker.topic(name, create=False)
+
+
+async def _expire_each(topic: Topic, older_than_ms: int) -> int:
+    """Expires messages in every subscription; returns the number of entries.
+
+    As in Pulsar, a subscription without any to expire is an error, after the others are done.
+    Raises NothingExpired.
+    """
+    refusals, expired = list[NothingExpired](), 0
+    for each in tuple(topic.subscriptions.values()):
+        try:
+            expired += await cursor_operations.expire_messages(topic, each, older_than_ms)
+        except NothingExpired as error:
+            refusals.append(error)
+    if refusals:
+        raise refusals[0]
+    return expired

@@ -18,9 +18,17 @@ from google.protobuf.message_factory import GetMessageClass
 
 from ledgerfold.broker.common.names import COMPACTION_CURSOR
 from ledgerfold.broker.rpc.stream import EOF
-from ledgerfold.broker.security.guard import Credentials, Guard, Target, Use, target_of
+from ledgerfold.broker.security.guard import (
+    Credentials,
+    Guard,
+    Target,
+    Use,
+    names_in,
+    target_of,
+)
 from ledgerfold.broker.security.needs import RPCS, Need
 from ledgerfold.broker.security.tokens import Caller
+from ledgerfold.rpc_texts import remember_names
 from ledgerfold.storage.errors import AuthenticationFailed, LedgerfoldError, Moved
 from ledgerfold.v1.kafka_pb2 import KAFKA_ORIGIN_CLIENT, KafkaAppendRequest
 
@@ -71,6 +79,7 @@ class GuardedMethod:
     def check(self, caller: Caller | None, request: Any) -> None:
         """Raises AuthorizationFailed, InvalidRequest."""
         if self._guard is not None and caller is not None:
+            remember_names(*names_in(request))
             self._guard.check(caller, need_of_request(self._need, request), target_of(request))
 
     @asynccontextmanager

@@ -99,6 +99,7 @@ def _method_handler(
         async with answering(context), guarded.watched(context) as opened:
             request = _parsed(method, data)
             opened(request)
+            take_request(request)
             with outgoing.stream():
                 async for response in handler(request):
                     yield response
@@ -108,6 +109,7 @@ def _method_handler(
             caller = guarded.check_caller(context)
             request = _parsed(method, data)
             guarded.check(caller, request)
+            take_request(request)
             response = await handler(request)
             if response is None:
                 return empty
@@ -124,13 +126,12 @@ def _method_handler(
 
 
 def _parsed(method: MethodDescriptor, data: bytes) -> Any:
-    """Parses a request. Raises InvalidRequest.
+    """Parses a request, and looks at nothing in it: its caller may not be permitted.
 
-    NOTE: not by gRPC, which answers UNKNOWN and logs a traceback for each malformed request.
+    NOTE: not by gRPC, which answers UNKNOWN and logs a traceback for each malformed request. Raises
+    InvalidRequest.
     """
     try:
-        request = GetMessageClass(method.input_type).FromString(data)
+        return GetMessageClass(method.input_type).FromString(data)
     except DecodeError as error:
         raise InvalidRequest(f"Not a valid {method.input_type.name}: {error}.") from error
-    take_request(request)
-    return request

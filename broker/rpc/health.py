@@ -49,8 +49,8 @@ class HealthService(health_pb2_grpc.HealthServicer):
     async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802
         # A watcher counts as a stream: strangers could use them up.
         async with abort_on_error(context), self._guarded.watched(context) as opened:
-            take_request(request)
             opened(request)
+            take_request(request)
             with self._outgoing.stream():
                 await self._watch(request, context)
 

@@ -195,9 +195,9 @@ async def _handle(
         await _acknowledge(request.ack, subscription, consumer)
         consumer.traffic.last_acked_ms = clock_ms()
     elif step == "redeliver":
-        named = list[Position]()
+        named = set[Position]()
         async for positions in _slices(request.redeliver.positions):
-            named += positions
+            named.update(positions)
         subscription.redeliver(consumer, named)
     else:
         raise InvalidRequest(

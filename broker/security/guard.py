@@ -93,12 +93,20 @@ def target_of(request: Fields) -> Target:
     >>> target_of(ListTenantsRequest())
     Target(tenant='', namespace='', topic='')
     """
-    named = getattr(request, "scope", request)
-    if topic := getattr(named, "topic", ""):
+    tenant, namespace, topic = names_in(request)
+    if topic:
         return Target.topic_named(topic)
-    if namespace := getattr(named, "namespace", ""):
+    if namespace:
         return Target.namespace_named(namespace)
-    return Target(getattr(named, "tenant", ""))
+    return Target(tenant)
+
+
+def names_in(request: Fields) -> tuple[str, str, str]:
+    """Returns the tenant, the namespace and the topic that a request names, each "" if it does
+    not."""
+    named = getattr(request, "scope", request)
+    tenant, namespace, topic = (getattr(named, each, "") for each in Target._fields)
+    return tenant, namespace, topic
 
 
 @dataclass(frozen=True, slots=True)

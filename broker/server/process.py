@@ -32,7 +32,7 @@ from ledgerfold.broker.server.allocator import keep_freed_memory
 from ledgerfold.broker.server.compactors import compactor_of
 from ledgerfold.broker.server.data_directory import held, recovered
 from ledgerfold.broker.server.grpc_server import Server
-from ledgerfold.broker.server.protection import Protection, protection_of
+from ledgerfold.broker.server.protection import Protection, hosts_of, protection_of
 from ledgerfold.broker.server.start_checks import check_start, temporary_path
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.worker.compactor import Compactor
@@ -90,7 +90,10 @@ async def _serve(
     protection = protection_of(broker)
     certificates, guard = protection
     of_metrics = guard if settings.security.protects_metrics else None
-    metrics_listen = None if metrics is None else metrics.serve(broker, of_metrics, certificates)
+    metrics_listen = None
+    if metrics is not None:
+        hosts = hosts_of(settings, of_metrics, settings.metrics_listen or "")
+        metrics_listen = metrics.serve(broker, of_metrics, certificates, hosts)
     server = Server(broker, guard, certificates)
     pulsar = _pulsar(broker, protection)
     stopped = _stop_on_signals()
@@ -149,7 +152,10 @@ def _admin(
 
     url = None if pulsar is None else pulsar.service_url
     certificates, guard = protection
-    return AdminServer(broker, url, guard=guard, certificates=certificates)
+    # It serves metrics, too, which may be for everybody.
+    of_metrics = guard if broker.settings.security.protects_metrics else None
+    hosts = hosts_of(broker.settings, of_metrics, broker.settings.admin_listen)
+    return AdminServer(broker, url, guard=guard, certificates=certificates, hosts=hosts)
 
 
 def _page(broker: Broker, protection: Protection) -> PageServer | None:

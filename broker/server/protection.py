@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 from ledgerfold.broker.common.clock import WallClock
 from ledgerfold.broker.common.security_settings import SecuritySettings
+from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.security.certificates import Certificates
 from ledgerfold.broker.security.guard import Guard, check_settings, verifier_of
+from ledgerfold.broker.security.hosts import Hosts, name_of
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import InvalidRequest
 
@@ -65,6 +67,15 @@ def check_protection(settings: SecuritySettings, listens: Mapping[str, str]) -> 
         )
     if not settings.uses_tls and not is_open:
         _log.warning("%s: tokens and messages travel unencrypted; use --tls-cert.", named)
+
+
+def hosts_of(settings: BrokerSettings, guard: Guard | None, listen: str) -> Hosts | None:
+    """Returns the hosts that requests at `listen` may name; None: any, because clients authenticate
+    (`guard`), or come from other machines, by names that the broker does not know."""
+    if guard is not None or not is_loopback(listen):
+        return None
+    clients = [settings.pulsar_advertise or "", *settings.pulsar_listeners.values()]
+    return Hosts([*settings.ui_names, *map(name_of, (listen, *clients))])
 
 
 def is_loopback(address: str) -> bool:

@@ -19,6 +19,8 @@ from ledgerfold.storage.errors import AddressInUse, InvalidRequest
 
 _ADDRESS = re.compile(r"(?P<host>[^:\s]+|\[[0-9A-Fa-f:.%]+\]):(?P<port>[0-9]{1,5})")
 _PORT_MAX = 65_535
+# The servers that check the host of a request (broker/security/hosts.py).
+_HTTP = ("--ui", "--admin-listen", "--metrics-listen")
 
 
 def check_start(settings: BrokerSettings) -> None:
@@ -41,8 +43,10 @@ def check_start(settings: BrokerSettings) -> None:
                 )
             taken[address] = option
     _check_pulsar(settings)
-    if settings.ui_listen is None and (settings.ui_writes or settings.ui_names):
-        raise InvalidRequest("--ui-writes and --ui-host need --ui.")
+    if settings.ui_listen is None and settings.ui_writes:
+        raise InvalidRequest("--ui-writes needs --ui.")
+    if settings.ui_names and not any(listens[each] for each in _HTTP):
+        raise InvalidRequest(f"--ui-host needs {', '.join(_HTTP[:-1])} or {_HTTP[-1]}.")
     check_protection(
         settings.security,
         {option: address for option, address in listens.items() if address is not None},

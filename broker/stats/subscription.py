@@ -58,10 +58,12 @@ def traffic_of(subscription: Subscription | NonPersistentSubscription) -> Traffi
 
 
 def describe_consumers(subscription: Subscription | NonPersistentSubscription) -> dict[str, Any]:
-    """Describes the connected consumers, with their type and the active one, if there are."""
+    """Describes the connected consumers, with the active one, if there is.
+
+    As in Pulsar, the type is that of the last ones; None if there were none since the load.
+    """
     stats: dict[str, Any] = {"consumers": list(map(describe_consumer, subscription.consumers))}
-    if subscription.type is not None:
-        stats["type"] = str(subscription.type)
+    stats["type"] = str(subscription.last_type)
     if subscription.active_consumer is not None:
         stats["activeConsumerName"] = subscription.active_consumer.name
     return stats

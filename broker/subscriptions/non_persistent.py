@@ -19,7 +19,7 @@ Source: Pulsar's NonPersistentSubscription and NonPersistentDispatcher.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ledgerfold.broker.common.clock import Clock
 from ledgerfold.broker.common.outgoing import Outgoing
@@ -78,6 +78,11 @@ class NonPersistentSubscription:
     def type(self) -> SubscriptionType | None:
         """The current type; None while no consumer is connected."""
         return self._type if self._consumers else None
+
+    @property
+    def last_type(self) -> SubscriptionType | None:
+        """The type of the last consumer; None if there was none."""
+        return self._type
 
     @property
     def consumers(self) -> list[Consumer]:
@@ -168,7 +173,7 @@ class NonPersistentSubscription:
         if request_id and self._is_connected(consumer):
             consumer.answer_ack(request_id)
 
-    def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
+    def redeliver(self, consumer: Consumer, positions: Collection[Position]) -> None:
         """Has no effect: delivered messages no longer exist."""
 
     def close(self, error: LedgerfoldError) -> None:

@@ -106,7 +106,7 @@ class Session:
             self._rewind()
         self._notify_active(before)
 
-    def redeliver(self, consumer: Consumer, positions: frozenset[Position]) -> None:
+    def redeliver(self, consumer: Consumer, positions: AbstractSet[Position]) -> None:
         requested = None if self.type.is_ordered or not positions else positions
         unsent = consumer.withdraw(requested)
         if self.dispatcher.redeliver(consumer.state, requested, unsent):

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ledgerfold.broker.common.clock import Clock, WallClock
 from ledgerfold.broker.common.outgoing import Outgoing
@@ -96,6 +96,8 @@ class Subscription:
         # Not durable, but kept: a seek disconnected its consumers, which will reconnect.
         self.is_kept = False
         self._last_number = 0
+        # The type of the last session.
+        self.last_type: SubscriptionType | None = None
 
     # State
 
@@ -188,6 +190,7 @@ class Subscription:
                 options.type, self._source, options.key_shared, self._consumer_kind
             )
             session.pump.start()
+            self.last_type = options.type
         self._last_number += 1
         state = ConsumerState(
             options.name or f"consumer-{self._last_number}",
@@ -249,14 +252,14 @@ class Subscription:
             self.recorded.when_durable(lambda: consumer.answer_ack(request_id))
         session.pump.wake()
 
-    def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
+    def redeliver(self, consumer: Consumer, positions: Collection[Position]) -> None:
         """Redelivers unacknowledged entries of `consumer`: `positions`, or all.
 
         Exclusive and Failover always redeliver all of them, in order.
         """
         session = self._session_of(consumer)
         if session is not None:
-            session.redeliver(consumer, frozenset(positions))
+            session.redeliver(consumer, set(positions))
             session.pump.wake()
 
     # The whole subscription

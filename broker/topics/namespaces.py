@@ -22,12 +22,13 @@ from ledgerfold.broker.common.names import (
 )
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.topics.permissions import InThread, Permissions
-from ledgerfold.storage.errors import NotAllowed
+from ledgerfold.storage.errors import InvalidRequest, LimitExceeded, NotAllowed
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.records import TENANTS
 from ledgerfold.v1.records_pb2 import NamespaceRecord, TenantRecord
 
 ALWAYS = "public/default"
+ADMIN_ROLES_MAX = 1000
 
 
 class Namespaces:
@@ -94,12 +95,16 @@ class Namespaces:
 
     @runs_to_completion
     async def put_tenant(self, name: str, admin_roles: Sequence[str]) -> None:
-        """Creates a tenant, or replaces its roles. Raises InvalidRequest, StorageError."""
+        """Creates a tenant, or replaces its roles.
+
+        Raises InvalidRequest, LimitExceeded, StorageError.
+        """
         check_name("A tenant", name)
         check_named_entity(name, name)
+        roles = _checked_roles(admin_roles)
         async with self._turn:
             await self._in_thread(lambda: self._metadata.need_feature(TENANTS))
-            record = TenantRecord(name=name, admin_roles=admin_roles)
+            record = TenantRecord(name=name, admin_roles=roles)
             await self._change(lambda batch: batch.put(record))
 
     @runs_to_completion
@@ -149,3 +154,16 @@ class Namespaces:
 
     async def _change(self, edit: Callable[[MetadataBatch], None]) -> None:
         await self._in_thread(lambda: self._metadata.change(edit))
+
+
+def _checked_roles(roles: Sequence[str]) -> list[str]:
+    """Returns the roles, each once. Raises InvalidRequest, LimitExceeded."""
+    if len(roles) > ADMIN_ROLES_MAX:
+        advice = "Let several clients have one role."
+        raise LimitExceeded("Admin roles of a tenant", len(roles), ADMIN_ROLES_MAX, advice)
+    for each in roles:
+        if each != each.strip():
+            # Pulsar's words.
+            raise InvalidRequest("AdminRoles contains whitespace in the beginning or end.")
+        check_name("A role", each)
+    return list(dict.fromkeys(roles))

@@ -1,7 +1,8 @@
 """Grants: which role may produce to topics, or consume from them. Stored with their namespace.
 
-As in Pulsar: a grant is for a namespace or for one topic of it, and partitions have those of their
-topic. Deleting a topic or a namespace deletes its grants. Whether grants matter is decided by
+As in Pulsar: a grant is for a namespace, for one topic of it, or for one partition; partitions also
+have those of their topic. Revoking a grant of a partitioned topic revokes those of its partitions,
+too. Deleting a topic or a namespace deletes its grants. Whether grants matter is decided by
 broker/security/guard.py.
 
 Bounds: GRANTS_MAX of a namespace, with those of its topics; those of _KEPT_MAX namespaces are
@@ -19,7 +20,7 @@ from ledgerfold.broker.common.names import namespace_of
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.storage.errors import InvalidRequest, LimitExceeded
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
-from ledgerfold.storage.partition_names import parse_partition
+from ledgerfold.storage.partition_names import parse_partition, partition_name
 from ledgerfold.storage.records import GRANTS, decode, key
 from ledgerfold.v1.records_pb2 import Action, Grant, NamespaceRecord
 
@@ -31,10 +32,10 @@ _Granted = Mapping[tuple[str, str], frozenset[int]]
 InThread = Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
 
 
-def topic_with_grants(topic: str) -> str:
-    """Returns the topic whose grants a topic has: of a partition, the partitioned topic."""
+def _with_grants(topic: str) -> tuple[str, ...]:
+    """Returns the topics whose grants apply to a topic: of a partition, its topic's, too."""
     partition = parse_partition(topic)
-    return topic if partition is None else partition.topic
+    return (topic,) if partition is None else (topic, partition.topic)
 
 
 class Permissions:
@@ -52,14 +53,14 @@ class Permissions:
 
     def of_topic(self, topic: str) -> Sequence[Grant]:
         """Returns the grants of a topic by its full name, and of its namespace. Thread-safe."""
-        names = ("", topic_with_grants(topic))
+        names = ("", *_with_grants(topic))
         return [each for each in self._all(namespace_of(topic)) if each.topic in names]
 
     def actions(self, namespace: str, topic: str, role: str) -> frozenset[int]:
         """Returns what a role may do with a topic, or with all of a namespace (""). Thread-safe."""
         granted = self._decoded(namespace)
-        own = granted.get((topic_with_grants(topic), role), _NONE) if topic else _NONE
-        return own | granted.get(("", role), _NONE)
+        names = ("", *_with_grants(topic)) if topic else ("",)
+        return _NONE.union(*(granted.get((each, role), _NONE) for each in names))
 
     def _decoded(self, namespace: str) -> _Granted:
         stored = self._metadata.namespace_as_stored(namespace)
@@ -89,8 +90,7 @@ class Permissions:
         if not actions or not set(actions) <= {Action.ACTION_PRODUCE, Action.ACTION_CONSUME}:
             raise InvalidRequest("Grant produce, consume or both.")
         listed: Any = sorted(set(actions))
-        granted = Grant(role=role, actions=listed, topic=_stored(topic))
-
+        granted = Grant(role=role, actions=listed, topic=topic)
         before = set[int]()
 
         def edit(batch: MetadataBatch) -> None:
@@ -115,25 +115,27 @@ class Permissions:
     @runs_to_completion
     async def revoke(self, namespace: str, topic: str, role: str) -> None:
         """Removes the grant of a role, if there is one. Raises StorageError."""
-        gone = Grant(role=role, topic=_stored(topic))
 
         def edit(batch: MetadataBatch) -> None:
             record = self._metadata.namespace(namespace)
             if record is not None:
-                _put(batch, record, [each for each in record.grants if not _is_same(each, gone)])
+                _put(batch, record, self._others(record, topic, role))
 
         async with self._turn:
             await self._in_thread(lambda: self._metadata.change(edit))
         await self.removed(namespace)
 
+    def _others(self, record: NamespaceRecord, topic: str, role: str) -> list[Grant]:
+        """Returns the grants except those of a role for a topic and its partitions."""
+        partitioned = self._metadata.partitioned_topic(topic) if topic else None
+        count = 0 if partitioned is None else partitioned.partitions
+        names = {topic, *(partition_name(topic, index) for index in range(count))}
+        return [each for each in record.grants if each.role != role or each.topic not in names]
+
     async def removed(self, namespace: str) -> None:
         """Rechecks the open streams of a namespace, after grants were removed."""
         for callback in tuple(self.on_removed):
             await callback(namespace)
-
-
-def _stored(topic: str) -> str:
-    return topic_with_grants(topic) if topic else ""
 
 
 def _is_same(one: Grant, other: Grant) -> bool:
@@ -153,8 +155,11 @@ def delete_grants(metadata: MetadataStore, names: Sequence[str], batch: Metadata
 
     The topics are of one namespace; a partitioned topic and its partitions are deleted together.
     """
-    parents = {topic_with_grants(each) for each in names}
+    parents = {each for name in names for each in _with_grants(name)}
     gone = {each for each in parents if each in names or key("partitioned", each) in batch.deletes}
     record = metadata.namespace(namespace_of(names[0])) if names else None
-    if record is not None and any(each.topic in gone for each in record.grants):
-        _put(batch, record, [each for each in record.grants if each.topic not in gone])
+    if record is None:
+        return
+    left = [each for each in record.grants if each.topic not in gone]
+    if len(left) < len(record.grants):
+        _put(batch, record, left)

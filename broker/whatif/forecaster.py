@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from ledgerfold.broker.topics.broker import Broker
     from ledgerfold.broker.topics.topic import Topic
 
+# The worker's limits (compactor/what_if/run.py), which each request meets before any work.
+STRATEGIES_MAX = 16
+REPLAYS_MAX = 100
+
 
 class Forecaster:
     """The forecaster of a broker, on its event loop."""
@@ -45,6 +49,7 @@ class Forecaster:
                 f"{topics[0].name} is not a Kafka topic: it has strategies and thresholds, but no "
                 "settings of a cleaner. Try --strategy, --threshold or --every."
             )
+        _check_counts(len(request.strategies), len(request.replays))
         for replay in request.replays:
             if replay.WhichOneof("when") is None:
                 raise InvalidRequest("A replay needs a threshold or an interval.")
@@ -85,6 +90,14 @@ class Forecaster:
                 if kept.HasField("last"):
                     kept.last.partition = partition
         return found
+
+
+def _check_counts(strategies: int, replays: int) -> None:
+    """Raises InvalidRequest."""
+    if strategies > STRATEGIES_MAX:
+        raise InvalidRequest(f"At most {STRATEGIES_MAX} strategies are analysed at once.")
+    if replays > REPLAYS_MAX:
+        raise InvalidRequest(f"At most {REPLAYS_MAX} triggers are replayed at once.")
 
 
 def next_input(broker: Broker, topic: Topic) -> CompactionPlan:

@@ -58,6 +58,6 @@ def test_an_idle_client_does_not_delay_the_shutdown(broker_process: MakeBroker) 
     broker = broker_process(*SERVED)
     host, _, port = broker.ready["admin"].rpartition(":")
     with socket.create_connection((host, int(port)), timeout=30) as idle:
-        idle.sendall(b"GET /admin/v2/clusters HTTP/1.1\r\nHost: x\r\n\r\n")
+        idle.sendall(b"GET /admin/v2/clusters HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b"standalone" in idle.recv(4096)
         assert broker.stop(8.0) == 0

@@ -336,3 +336,24 @@ def test_clients_do_not_notice_an_unload(
             while (message := consumer.receive(WAIT_MS)).data() != b"%d" % number:
                 consumer.acknowledge(message)
             consumer.acknowledge(message)
+
+
+def test_refusals_are_those_of_pulsar(
+    client: pulsar.Client, broker: BrokerProcess, topic: str
+) -> None:
+    """What the broker answers had been tested, and not which errors Pulsar's client raises then."""
+    with pytest.raises(pulsar.InvalidConfiguration):
+        client.subscribe(topic, "")
+    shared = {"consumer_type": pulsar.ConsumerType.Shared}
+    first, second = (client.subscribe(topic, "s", **shared) for _ in range(2))
+    with pytest.raises(pulsar.BrokerMetadataError):
+        first.unsubscribe()
+    with Admin(broker.url) as admin:
+        admin.create_subscription(topic, "unused")
+        first.close()
+        second.close()
+        found = admin.stats(topic)["subscriptions"]
+        # The type is that of the last consumers, until the topic is unloaded.
+        assert [found[name]["type"] for name in ("s", "unused")] == ["Shared", "None"]
+        admin.unload(topic)
+        assert admin.stats(topic)["subscriptions"]["s"]["type"] == "None"

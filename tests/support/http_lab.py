@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from ledgerfold.broker.http.listener import CONNECTION_S
 from ledgerfold.broker.http.server import AdminServer
 from ledgerfold.broker.security.guard import Guard
+from ledgerfold.broker.security.hosts import Hosts
 from tests.model.broker_lab import BrokerLab
 from tests.support.loop_lab import LoopLab
 from tests.support.waiting import wait_until
@@ -33,12 +34,15 @@ class HttpLab(LoopLab):
     """The lab's loop runs in a thread; a test sends requests from another."""
 
     def __init__(
-        self, pulsar_url: str | None = "pulsar://b:6650", connection_s: float = CONNECTION_S
+        self,
+        pulsar_url: str | None = "pulsar://b:6650",
+        connection_s: float = CONNECTION_S,
+        hosts: Hosts | None = None,
     ) -> None:
         lab = BrokerLab()
 
         async def serve() -> tuple[AdminServer, str]:
-            server = AdminServer(lab.broker, pulsar_url, connection_s)
+            server = AdminServer(lab.broker, pulsar_url, connection_s, hosts=hosts)
             return server, await server.start("127.0.0.1:0")
 
         self._server, self.address = lab.run(serve())

@@ -61,6 +61,14 @@ def test_created_tenants_and_namespaces_survive_a_crash(lab: HttpLab) -> None:
         ("PUT", "/tenants/x", {"allowedClusters": []}, 412, "Clusters cannot be empty or blank"),
         ("PUT", "/tenants/x", {"allowedClusters": ["nope"]}, 412, "Clusters do not exist"),
         ("PUT", "/tenants/a%20b", INFO, 412, "Tenant name is not valid"),
+        (
+            *("PUT", "/tenants/x", INFO | {"adminRoles": [" "]}, 412),
+            "AdminRoles contains whitespace in the beginning or end.",
+        ),
+        (
+            *("PUT", "/namespaces/public/n4", {"replication_clusters": ["nope"]}, 403),
+            "Cluster [nope] is not in the list of allowed clusters list for tenant [public]",
+        ),
         ("POST", "/tenants/nope", INFO, 404, "Tenant nope not found"),
         ("DELETE", "/tenants/nope", None, 404, "Tenant doesn't exist"),
         ("DELETE", "/tenants/public", None, 409, "The tenant still has active namespaces"),

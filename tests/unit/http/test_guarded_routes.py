@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from ledgerfold.broker.common.security_settings import SecuritySettings
+from ledgerfold.broker.http.listener import BODY_BYTES_MAX
 from ledgerfold.broker.http.server import all_routes
 from ledgerfold.broker.security.guard import Guard
 from ledgerfold.broker.security.needs import ROUTES, Need
@@ -42,6 +44,10 @@ class GuardedHttp:
         for role in ("writer", "proxy"):
             lab.run(permissions.grant("public/default", topic, role, [Action.ACTION_PRODUCE]))
 
+    def connect(self) -> socket.socket:
+        host, _, port = self.lab.address.rpartition(":")
+        return socket.create_connection((host, int(port)), timeout=30)
+
     def status(self, method: str, path: str, role: str | None, body: Any = None) -> int:
         headers = {} if role is None else {"Authorization": f"Bearer {self.tokens.of(role)}"}
         return self.lab.ask(method, path, body, headers=headers).status
@@ -67,6 +73,19 @@ def test_each_role_at_each_route(guarded: GuardedHttp) -> None:
             status = guarded.status(method, asked, role)
             is_refused = need not in own and need is not Need.NOTHING
             assert (status == 403) == is_refused, (method, path, role, status)
+
+
+@pytest.mark.parametrize(("role", "status"), [(None, 401), ("nobody", 403), ("admin", 413)])
+def test_a_request_is_authorized_before_its_body_is_read(
+    guarded: GuardedHttp, role: str | None, status: int
+) -> None:
+    """No test had sent a body of a client that is refused: it was read and parsed first."""
+    with guarded.connect() as connection:
+        token = "" if role is None else f"Authorization: Bearer {guarded.tokens.of(role)}\r\n"
+        length = f"Content-Length: {BODY_BYTES_MAX + 1}\r\n"
+        head = f"PUT /admin/v2/tenants/x HTTP/1.1\r\nHost: x\r\n{length}{token}\r\n"
+        connection.sendall(head.encode())
+        assert f" {status} " in connection.recv(4096).decode().partition("\r\n")[0]
 
 
 @pytest.mark.parametrize("header", ["Bearer", "Bearer x.y.z", "Basic YTpi", "bearer  ", "é"])
@@ -116,6 +135,7 @@ def test_no_path_bypasses_the_permission_of_a_topic(guarded: GuardedHttp) -> Non
 
 
 def test_permissions_as_in_pulsar(lab: HttpLab) -> None:
+    lab.done("PUT", TOPIC)
     for path, of in (("/namespaces/public/default", "namespace"), (TOPIC, "topic")):
         permissions = f"{path}/permissions"
         lab.done("POST", f"{permissions}/{of}%20role", ["consume", "produce"])
@@ -129,5 +149,18 @@ def test_permissions_as_in_pulsar(lab: HttpLab) -> None:
         assert lab.status("POST", f"{permissions}/r", []) == 412
     # Those of the namespace apply to the topic, too, and are not revoked there.
     assert "namespace role" in lab.get(f"{TOPIC}/permissions")
-    assert lab.status("DELETE", f"{TOPIC}/permissions/namespace%20role") == 412
+    lab.done("DELETE", f"{TOPIC}/permissions/namespace%20role")
+    assert "namespace role" in lab.get(f"{TOPIC}/permissions")
     assert lab.status("GET", "/namespaces/no/where/permissions") == 404
+
+
+def test_permissions_of_a_topic_need_the_topic(lab: HttpLab) -> None:
+    """Every test had created the topic first."""
+    lab.done("PUT", f"{TOPIC}-parted/partitions", 2)
+    lab.done("POST", f"{TOPIC}-parted/permissions/r", ["consume"])
+    assert lab.get(f"{TOPIC}-parted-partition-1/permissions") == {"r": ["consume"]}
+    missing = (f"{TOPIC}-none", f"{TOPIC}-parted-partition-2", "/non-persistent/public/default/np")
+    for topic in missing:
+        assert lab.status("GET", f"{topic}/permissions") == 404
+        assert lab.status("POST", f"{topic}/permissions/r", ["produce"]) == 404
+        assert lab.status("DELETE", f"{topic}/permissions/r") == 404

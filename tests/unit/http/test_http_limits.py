@@ -9,6 +9,7 @@ import pytest
 
 from ledgerfold.broker.http import listener, server
 from ledgerfold.broker.http.listener import BODY_BYTES_MAX, CONNECTIONS_MAX
+from ledgerfold.broker.security.hosts import Hosts
 from tests.support.http_lab import HttpLab
 from tests.support.waiting import wait_until
 
@@ -43,6 +44,39 @@ def test_invalid_bodies_are_refused(
     answer = lab.ask("PUT", TENANT, raw=raw, headers={"Content-Type": "application/json"} | headers)
     assert (answer.status, reason in answer.reason) == (status, True), answer
     assert lab.get("/tenants") == ["public"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"adminRoles": ["r" * 20_000], "allowedClusters": ["standalone"]},
+        {"adminRoles": [""] * 10_001, "allowedClusters": ["standalone"]},
+        {str(each): [[0] * 3] * 3 for each in range(5_000)},
+    ],
+)
+def test_strings_and_lists_of_bodies_have_the_limits_of_grpc(lab: HttpLab, body: object) -> None:
+    """Bodies had been bounded in bytes only: no test had sent a long string or list in one."""
+    answer = lab.ask("PUT", TENANT, body)
+    assert (answer.status, "allowed" in answer.reason) == (412, True), answer
+    assert len(answer.reason) < 400
+
+
+def test_a_foreign_host_is_refused() -> None:
+    """A page of that name, which resolves to this machine, sends no `Origin` with what it reads.
+    Only the page for browsers had been asked under a foreign name.
+    """
+    lab = HttpLab(hosts=Hosts(["box.lan"]))
+    for host, status in (
+        ("evil.example:80", 421),
+        ("", 421),
+        ("localhost:1", 200),
+        ("BOX.lan", 200),
+    ):
+        assert lab.ask("GET", "/tenants", headers={"Host": host}).status == status, host
+    with connect(lab) as connection:
+        connection.sendall(b"GET /admin/v2/tenants HTTP/1.0\r\n\r\n")
+        assert b" 200 " in connection.recv(4096).partition(b"\r\n")[0]
+    lab.close()
 
 
 def test_a_body_of_unknown_length_is_bounded(lab: HttpLab) -> None:

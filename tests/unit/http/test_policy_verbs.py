@@ -11,6 +11,7 @@ N = "/namespaces/public/default"
 T = "/persistent/public/default/t"
 P = "/persistent/public/default/p"
 RETENTION = {"retentionTimeInMinutes": 5, "retentionSizeInMB": 6}
+PARTITION = "Not allowed to set/get topic policy for a partition"
 
 
 @pytest.mark.parametrize("at", [N, T, P])
@@ -80,18 +81,25 @@ def test_a_fraction_of_a_unit_is_rounded_up(lab: HttpLab) -> None:
 
 
 def test_deduplication_is_a_policy(lab: HttpLab) -> None:
+    """The answers before a value is set, and after it is removed, were those of the value in force:
+    they had not been compared with Pulsar's.
+    """
     lab.done("PUT", f"{T}")
     paths = f"{N}/deduplication", f"{T}/deduplicationEnabled"
-    assert [lab.get(path) for path in paths] == [True, True]
+    in_force = [f"{path}?applied=true" for path in paths]
+    assert [lab.get(path) for path in paths] == [None, None]
+    assert [lab.get(path) for path in in_force] == [True, True]
     lab.done("POST", paths[0], False)
-    assert [lab.get(path) for path in paths] == [False, False]
+    assert [lab.get(path) for path in paths] == [False, None]
+    assert [lab.get(path) for path in in_force] == [False, False]
     assert lab.get(N)["deduplicationEnabled"] is False
     assert lab.get(f"{T}/stats")["deduplicationStatus"] == "Disabled"
     lab.done("POST", paths[1], True)
     assert [lab.get(path) for path in paths] == [False, True]
     for path in paths:
         lab.done("DELETE", path)
-    assert [lab.get(path) for path in paths] == [True, True]
+    assert [lab.get(path) for path in paths] == [None, None]
+    assert [lab.get(path) for path in in_force] == [True, True]
     assert lab.get(f"{N}/replication") == ["standalone"]
     assert lab.get(f"{N}/bundles")["numBundles"] == 1
 
@@ -131,6 +139,12 @@ def test_delayed_delivery_of_topics_and_namespaces(lab: HttpLab) -> None:
     assert lab.get(f"{T}/delayedDelivery") == off | {"active": True}
     lab.done("DELETE", f"{T}/delayedDelivery")
     assert lab.get(f"{T}/delayedDelivery") is None
+    # Pulsar's clients send the values that are not given as false and 0.
+    for body in ({}, {"active": False, "tickTime": 0}):
+        lab.done("POST", f"{T}/delayedDelivery", body)
+        assert lab.get(f"{T}/delayedDelivery") == off
+    lab.done("POST", f"{N}/delayedDelivery")
+    assert lab.get(f"{N}/delayedDelivery") is None
 
 
 @pytest.mark.parametrize(
@@ -140,7 +154,7 @@ def test_delayed_delivery_of_topics_and_namespaces(lab: HttpLab) -> None:
         ("POST", f"{N}/backlogQuota", {"limitSize": 1}, 400, "consumer_backlog_eviction"),
         ("POST", f"{N}/backlogQuota?backlogQuotaType=x", {}, 400, "or message_age"),
         ("POST", f"{N}/delayedDelivery", {"active": 1}, 400, "active: true or false"),
-        ("POST", f"{N}/delayedDelivery", {"active": True, "tickTime": 0}, 412, "above 0"),
+        ("POST", f"{N}/delayedDelivery", {"active": True, "tickTime": "x"}, 400, "whole number"),
         ("PUT", f"{N}/compactionThreshold", -1, 412, "compactionThreshold must be 0 or more"),
         ("PUT", f"{N}/compactionThreshold", {}, 400, "must be a whole number"),
         ("PUT", f"{N}/compactionThreshold", 2**70, 400, "out of range"),
@@ -157,7 +171,11 @@ def test_delayed_delivery_of_topics_and_namespaces(lab: HttpLab) -> None:
         ("POST", f"{N}/deduplication", "x", 400, "true or false"),
         ("GET", "/persistent/public/default/nope/retention", None, 404, "nope not found"),
         ("POST", "/persistent/public/default/nope/retention", RETENTION, 404, "nope not found"),
-        ("GET", f"{P}-partition-0/retention", None, 412, "has the policies of"),
+        ("GET", f"{P}-partition-0/retention", None, 412, PARTITION),
+        ("GET", "/persistent/public/default/no-partition-3/messageTTL", None, 412, PARTITION),
+        ("POST", "/persistent/public/default/no-partition-3/retention", {}, 412, PARTITION),
+        ("PUT", f"{P}-partition-9/schemaCompatibilityStrategy", "FULL", 412, PARTITION),
+        ("DELETE", f"{P}-partition-9/backlogQuota", None, 412, PARTITION),
         ("GET", f"{N}/persistence", None, 501, "is not emulated"),
         ("POST", f"{N}/dispatchRate", {}, 501, "is not emulated"),
         ("POST", f"{T}/maxProducers", 3, 501, "is not emulated"),

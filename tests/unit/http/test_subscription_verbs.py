@@ -86,6 +86,15 @@ def test_messages_expire(lab: HttpLab) -> None:
     lab.done("POST", f"{T}/all_subscription/expireMessages/30")
     lab.done("POST", f"{S}/skip_all")
     assert lab.status("POST", f"{S}/expireMessages/30") == 409
+    # As in Pulsar, a subscription without a backlog is an error, after the others are done.
+    publish(lab, 1)
+    lab.done("POST", f"{S}/skip_all")
+    lab.done("PUT", f"{T}/subscription/behind", EARLIEST)
+    lab.run(lab.lab.clock.move_to(lab.lab.clock.now_ms() + 60_000))
+    expire_all = f"{T}/all_subscription/expireMessages/30"
+    assert lab.status("POST", expire_all) == 409
+    assert backlog(lab, "behind") == 0
+    assert lab.status("POST", expire_all) == 409
 
 
 def test_a_connected_consumer_prevents_the_deletion(lab: HttpLab) -> None:

@@ -14,6 +14,7 @@ ALL = "/persistent/public/default"
 T = f"{ALL}/t"
 P = f"{ALL}/p"
 FULL = "persistent://public/default"
+NO_PARENT = "Partitioned Topic Name should not contain '-partition-'"
 
 
 def publish(lab: HttpLab, *keys: bytes) -> None:
@@ -98,6 +99,11 @@ def test_partitions_are_made_grown_and_deleted(lab: HttpLab) -> None:
         ("PUT", "/persistent/pub%20lic/default/x", None, 412, "Namespace name is not valid"),
         ("PUT", f"{ALL}/x%2Fy", None, 412, "use topic, tenant/namespace/topic"),
         ("PUT", f"{ALL}/a-partition-3", None, 412, "a-partition-3"),
+        ("PUT", f"{P}-partition-7", None, 412, "has only"),
+        ("GET", f"{P}-partition-0/partitioned-stats", None, 412, NO_PARENT),
+        ("POST", f"{P}-partition-0/partitions", 3, 412, NO_PARENT),
+        ("DELETE", f"{P}-partition-0/partitions", None, 412, NO_PARENT),
+        ("DELETE", f"{ALL}/a-partition-3/partitions", None, 412, NO_PARENT),
         ("PUT", f"{ALL}/x", {"a": "b"}, 501, "Properties of topics are not emulated"),
         ("GET", f"{ALL}/nope/partitions", None, 404, f"Topic {FULL}/nope not found"),
         ("GET", f"{ALL}/nope/internalStats", None, 404, f"Topic {FULL}/nope not found"),
@@ -153,6 +159,12 @@ def test_ids_of_messages(lab: HttpLab) -> None:
     # The one that the next message will have.
     assert lab.get(f"{T}/messageid/99999999999999")["entryId"] == 2
     assert lab.status("GET", f"{ALL}/nope/lastMessageId") == 404
+
+
+def test_the_last_id_of_an_empty_partition_names_the_partition(lab: HttpLab) -> None:
+    """Only topics without partitions had been asked while they were empty."""
+    lab.done("PUT", f"{T}/partitions", 2)
+    assert lab.get(f"{T}-partition-1/lastMessageId")["partitionIndex"] == 1
 
 
 def test_a_topic_is_trimmed_truncated_unloaded_and_terminated(lab: HttpLab) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextvars
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,13 +15,17 @@ from ledgerfold.rpc_texts import (
     REPEATED_MAX,
     TEXT_CHARACTERS_MAX,
     TEXTS_MAX,
+    VALUES_MAX,
     cut_arguments,
     cut_texts,
+    remember_names,
     remember_request,
     take_request,
 )
 from ledgerfold.storage.errors import InvalidRequest, SubscriptionNotFound, TopicNotFound
 from ledgerfold.v1 import admin_pb2, kafka_pb2
+from ledgerfold.v1.records_pb2 import Action
+from ledgerfold.v1.what_if_pb2 import CleaningTrial, ReplaySetting, WhatIfRequest
 from tests.support.odd_texts import ODD
 
 
@@ -33,6 +39,11 @@ from tests.support.odd_texts import ODD
             kafka_pb2.SetKafkaConfigRequest(set={str(each): "" for each in range(TEXTS_MAX + 1)}),
             "set",
         ),
+        (WhatIfRequest(replays=[ReplaySetting()] * (TEXTS_MAX + 1)), "replays"),
+        (
+            admin_pb2.GrantPermissionRequest(actions=[Action.ACTION_PRODUCE] * (TEXTS_MAX + 1)),
+            "actions",
+        ),
     ],
 )
 def test_fields_too_large_for_any_request_are_refused(
@@ -44,6 +55,52 @@ def test_fields_too_large_for_any_request_are_refused(
         take_request(request_)
     assert len(raised.value.message) < 400
     take_request(admin_pb2.CreateTopicRequest(topic="x" * TEXT_CHARACTERS_MAX))
+
+
+def test_lists_in_lists_are_counted_together() -> None:
+    """No test had a request of many lists, each of which is short enough."""
+    trial = CleaningTrial(config={str(each): "" for each in range(VALUES_MAX // 4)})
+    take_request(WhatIfRequest(trials=[trial] * 3))
+    with pytest.raises(InvalidRequest, match=r"^The lists of this WhatIfRequest have more than"):
+        take_request(WhatIfRequest(trials=[trial] * 4))
+
+
+class _Uncountable(Sequence[int]):
+    """A list of a given length, whose values nobody may look at."""
+
+    def __len__(self) -> int:
+        return TEXTS_MAX + 1
+
+    def __getitem__(self, at: Any) -> Any:
+        raise AssertionError("A list that is too long was looked into.")
+
+
+def test_a_list_that_is_too_long_is_not_looked_into() -> None:
+    """Only lists of text had been refused by their length; all others were walked first."""
+    field = WhatIfRequest.DESCRIPTOR.fields_by_name["replays"]
+
+    class Request:
+        DESCRIPTOR = WhatIfRequest.DESCRIPTOR
+
+        def ListFields(self) -> Any:  # noqa: N802
+            return [(field, _Uncountable())]
+
+    request: Any = Request()
+    with pytest.raises(InvalidRequest, match="replays"):
+        take_request(request)
+
+
+def test_names_are_all_that_an_early_error_may_quote() -> None:
+    """Before the caller is known to be permitted, only names are looked for in an error."""
+
+    def cut() -> str:
+        remember_names("", "n" * 500, "m" * (3 * TEXT_CHARACTERS_MAX))
+        return cut_arguments(f"May not {'n' * 500} {'m' * 500} {'x' * 300}.")
+
+    found = contextvars.copy_context().run(cut)
+    assert "x" * 300 in found
+    assert "n" * (REPEATED_MAX + 1) not in found
+    assert "m" * (REPEATED_MAX + 1) not in found
 
 
 @given(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import ssl
 import threading
@@ -14,6 +15,7 @@ import pytest
 
 from ledgerfold.broker.metrics.server import CONNECTIONS_MAX, Metrics, end_connection
 from ledgerfold.broker.security.certificates import Certificates
+from ledgerfold.broker.security.hosts import Hosts
 from tests.model.broker_lab import BrokerLab
 from tests.support.security_lab import Authority
 from tests.support.waiting import wait_until
@@ -33,7 +35,8 @@ class Served:
         self._thread.start()
 
     async def _serve(self) -> tuple[str, int]:
-        host, _, port = self._metrics.serve(self._lab.broker).rpartition(":")
+        served = self._metrics.serve(self._lab.broker, hosts=Hosts())
+        host, _, port = served.rpartition(":")
         return host, int(port)
 
     def connect(self) -> socket.socket:
@@ -56,6 +59,17 @@ def served() -> Iterator[Served]:
     served = Served(CONNECTION_S)
     yield served
     served.close()
+
+
+def test_a_foreign_host_is_refused(served: Served) -> None:
+    """A page of that name, which resolves to this machine, could read the metrics: only the page
+    for browsers had been asked under a foreign name.
+    """
+    for host, status in (("evil.example", 421), ("localhost", 200), ("10.0.0.1:9464", 200)):
+        connection = http.client.HTTPConnection(*served.address, timeout=30)
+        connection.request("GET", "/metrics", headers={"Host": host})
+        assert connection.getresponse().status == status
+        connection.close()
 
 
 def threads() -> int:

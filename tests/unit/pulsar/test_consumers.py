@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.storage.errors import DiskFailure, SubscriptionBusy
+from ledgerfold.broker.pulsar.errors import error_answer
+from ledgerfold.storage.errors import (
+    DiskFailure,
+    InvalidHashRanges,
+    InvalidRequest,
+    SubscriptionBusy,
+)
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand
 from tests.model.broker_lab import TOPIC, BrokerLab
@@ -83,6 +89,83 @@ def test_a_reconnected_consumer_keeps_its_epoch(lab: BrokerLab) -> None:
         client.lose()
 
     lab.run(reconnect())
+
+
+@pytest.mark.parametrize("type_", [EXCLUSIVE, SHARED])
+def test_a_long_redelivery_lets_other_tasks_run(lab: BrokerLab, type_: int) -> None:
+    """No test had requested the redelivery of more than a few messages.
+
+    An ordered subscription delivers all of them again, and looks at none of the ids.
+    """
+    lab.publish([([Message(b"a", b"1")], False)])
+    ids = [pulsar_pb2.MessageIdData(ledger_id=9, entry_id=each) for each in range(10_000)]
+    asked = pulsar_pb2.CommandRedeliver(consumer_id=1, message_ids=ids)
+
+    async def redeliver_many() -> int:
+        client, turns = ConsumerLab(lab), 0
+        await client.consuming.open(opening(type_))
+        await client.commands(1)
+        asking = asyncio.ensure_future(client.consuming.redeliver(BaseCommand(redeliver=asked)))
+        while not asking.done():
+            turns += 1
+            await asyncio.sleep(0)
+        client.lose()
+        return turns
+
+    turns = lab.run(redeliver_many())
+    assert turns >= 50 if type_ == SHARED else turns < 10
+
+
+def test_long_ack_sets_let_other_tasks_run(lab: BrokerLab) -> None:
+    """Only the number of ids had been bounded, and not that of the words of their ack sets."""
+    lab.publish([([Message(b"a", b"1")], False)])
+    ids = [pulsar_pb2.MessageIdData(ledger_id=1, entry_id=0, ack_set=[1] * 8192) for _ in range(9)]
+    asked = pulsar_pb2.CommandAck(consumer_id=1, ack_type=0, message_id=ids)
+
+    async def acknowledge_many() -> int:
+        client, turns = ConsumerLab(lab), 0
+        await client.consuming.open(opening(SHARED))
+        await client.commands(1)
+        asking = asyncio.ensure_future(client.consuming.acknowledge(BaseCommand(ack=asked)))
+        while not asking.done():
+            turns += 1
+            await asyncio.sleep(0)
+        client.lose()
+        return turns
+
+    assert lab.run(acknowledge_many()) >= 9
+
+
+def test_the_text_of_a_refusal_is_bounded() -> None:
+    """Names of megabytes had only been sent over gRPC."""
+    refused = error_answer(1, InvalidRequest("x" * 3_000_000 + " Do something else."))
+    assert len(refused.error.message) < 2_100
+    assert refused.error.message.endswith("Do something else.")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"metadata": [pulsar_pb2.KeyValue(key=b"same", value=b"")] * 101},
+        {
+            "key_shared_meta": pulsar_pb2.KeySharedMeta(
+                key_shared_mode=1, hash_ranges=[pulsar_pb2.IntRange(start=0, end=1)] * 1001
+            )
+        },
+    ],
+)
+def test_long_lists_of_a_subscribe_are_refused_by_their_length(
+    lab: BrokerLab, options: Any
+) -> None:
+    """They had been made tuples and dicts first: no test had sent pairs that a dict joins."""
+
+    async def refused() -> None:
+        client = ConsumerLab(lab)
+        with pytest.raises((InvalidRequest, InvalidHashRanges), match=r"properties|hash ranges"):
+            await client.consuming.open(opening(KEY_SHARED, **options))
+        client.lose()
+
+    lab.run(refused())
 
 
 @pytest.mark.parametrize("type_", [SHARED, KEY_SHARED])

@@ -181,3 +181,4 @@ def test_incomplete_chunked_messages_are_no_duplicates() -> None:
 @given(st.integers(0, 2**200))
 def test_acknowledgement_sets_as_words_and_bits(bits: int) -> None:
     assert bits_of(words_of(bits, 201)) == bits
+    assert bits_of([2**64 - 1, 0, -1]) == (2**64 - 1) | (2**64 - 1) << 128

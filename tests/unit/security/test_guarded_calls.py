@@ -19,9 +19,11 @@ from ledgerfold.broker.rpc.stream import EOF
 from ledgerfold.broker.security.guard import Guard, Target, Use, target_of
 from ledgerfold.broker.security.needs import Need
 from ledgerfold.broker.security.tokens import Caller
+from ledgerfold.rpc_texts import TEXTS_MAX
 from ledgerfold.storage.errors import LedgerfoldError, Moved
 from ledgerfold.v1 import admin_pb2, data_pb2, kafka_pb2
 from ledgerfold.v1.records_pb2 import Action
+from ledgerfold.v1.what_if_pb2 import ReplaySetting, WhatIfRequest
 from tests.model.broker_lab import BrokerLab
 from tests.support.security_lab import Tokens
 from tests.support.served_lab import METHODS, ServedLab, end_of, path_of
@@ -209,6 +211,16 @@ class Context:
 
     def auth_context(self) -> dict[str, Any]:
         return {}
+
+
+def test_a_request_is_authorized_before_its_lists_are_looked_at(guarded: GuardedLab) -> None:
+    """No test had sent a large request of a role that is not permitted: the broker had looked at
+    each of its values first.
+    """
+    method = METHODS["ledgerfold.v1.WhatIfRequest"]
+    request = WhatIfRequest(topic=TOPIC, replays=[ReplaySetting()] * (TEXTS_MAX + 1))
+    for role, code in (("nobody", DENIED), ("reader", grpc.StatusCode.INVALID_ARGUMENT)):
+        assert guarded.run(guarded._code(method, request, guarded.metadata(role))) is code
 
 
 def test_a_stream_of_responses_ends_with_the_token(guarded: GuardedLab) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ledgerfold.broker.common.security_settings import SecuritySettings
-from ledgerfold.broker.server.protection import check_protection, is_loopback
+from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.server.protection import check_protection, hosts_of, is_loopback
 from ledgerfold.storage.errors import InvalidRequest
 from tests.support.command_line import ledgerfold
 from tests.support.security_lab import Authority, Pair, Tokens
@@ -46,6 +47,25 @@ def test_tokens_without_tls_cause_a_warning(
     assert not caplog.messages
     check_protection(settings, EXPOSED)
     assert "unencrypted" in caplog.text
+
+
+def test_hosts_are_checked_where_everybody_on_this_machine_is_served() -> None:
+    """A container, and a broker for other machines, is reached by names that it does not know."""
+    settings = BrokerSettings(
+        data_dir=Path("data"),
+        ui_names=["page.example"],
+        pulsar_advertise="broker.example:6650",
+        pulsar_listeners={"in": "in.example:6650"},
+    )
+    hosts = hosts_of(settings, None, "localhost:8080")
+    assert hosts is not None
+    for name in ("page.example", "broker.example:1", "in.example", "127.0.0.1:8080", "localhost"):
+        assert hosts.permit(name)
+    assert not hosts.permit("evil.example")
+    assert not hosts.permit("")
+    assert hosts_of(settings, None, "0.0.0.0:8080") is None
+    guard: Any = object()
+    assert hosts_of(settings, guard, "127.0.0.1:8080") is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ledgerfold.storage.errors import InvalidRequest, NotAllowed, TopicExists
+from ledgerfold.broker.topics.namespaces import ADMIN_ROLES_MAX
+from ledgerfold.storage.errors import InvalidRequest, LimitExceeded, NotAllowed, TopicExists
 from ledgerfold.v1.records_pb2 import Policies
 from tests.model.broker_lab import TOPIC, BrokerLab
 
@@ -64,6 +65,24 @@ def test_names_are_checked(lab: BrokerLab, name: str) -> None:
         lab.run(lab.broker.namespaces.put_tenant(name, []))
     with pytest.raises(InvalidRequest):
         lab.run(lab.broker.namespaces.create(f"public/{name}"))
+
+
+@pytest.mark.parametrize(
+    "role", ["", " ", " a", "a\n", "a\0b", "..", "x" * 1025], ids=lambda role: repr(role[:5])
+)
+def test_admin_roles_are_checked_as_names(lab: BrokerLab, role: str) -> None:
+    """No test had given a role that nobody can have; only the roles of grants were checked."""
+    with pytest.raises(InvalidRequest):
+        lab.run(lab.broker.namespaces.put_tenant("acme", ["root", role]))
+    assert lab.broker.namespaces.tenant("acme") is None
+
+
+def test_admin_roles_are_bounded_and_listed_once(lab: BrokerLab) -> None:
+    namespaces = lab.broker.namespaces
+    with pytest.raises(LimitExceeded):
+        lab.run(namespaces.put_tenant("acme", [f"r{n}" for n in range(ADMIN_ROLES_MAX + 1)]))
+    lab.run(namespaces.put_tenant("acme", ["b", "a", "b"]))
+    assert list(namespaces.admin_roles("acme")) == ["b", "a"]
 
 
 def test_a_concurrent_second_creation_is_refused(lab: BrokerLab) -> None:

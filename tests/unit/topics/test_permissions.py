@@ -72,6 +72,46 @@ def test_a_grant_replaces_and_a_revocation_removes(lab: BrokerLab) -> None:
     assert told == [NAMESPACE, NAMESPACE]
 
 
+def test_a_grant_of_a_partition_applies_to_that_partition_only(lab: BrokerLab) -> None:
+    """Only grants of whole topics had been tested: one of a partition had been stored as its
+    topic's, even if that had no partitions.
+    """
+    permissions = lab.broker.namespaces.permissions
+    lab.run(lab.broker.create_partitioned_topic(TOPIC, 2))
+
+    def may(topic: str) -> set[int]:
+        return {*permissions.actions(NAMESPACE, topic, "a")}
+
+    first, second, plain = f"{TOPIC}-partition-0", f"{TOPIC}-partition-1", f"{TOPIC}-plain"
+    grant(lab, "a", CONSUME, topic=first)
+    grant(lab, "a", PRODUCE, topic=f"{plain}-partition-5")
+    assert (may(first), may(second), may(TOPIC), may(plain)) == ({CONSUME}, set(), set(), set())
+    assert granted(lab, first) == {"a": [CONSUME]}
+    assert granted(lab, second) == granted(lab, TOPIC) == granted(lab, plain) == {}
+    # A revocation of another partition changes nothing; that of the topic includes partitions.
+    lab.run(permissions.revoke(NAMESPACE, second, "a"))
+    assert may(first) == {CONSUME}
+    lab.run(permissions.revoke(NAMESPACE, TOPIC, "a"))
+    assert may(first) == set()
+    # A grant of the topic adds to that of the partition.
+    grant(lab, "a", CONSUME, topic=first)
+    grant(lab, "a", PRODUCE, topic=TOPIC)
+    assert (may(first), may(second)) == ({PRODUCE, CONSUME}, {PRODUCE})
+
+
+def test_a_deleted_partition_takes_its_own_grants_with_it(lab: BrokerLab) -> None:
+    lab.run(lab.broker.create_partitioned_topic(TOPIC, 2))
+    for topic in (TOPIC, f"{TOPIC}-partition-0", f"{TOPIC}-partition-1"):
+        grant(lab, "a", CONSUME, topic=topic)
+    lab.run(lab.broker.delete_topic(f"{TOPIC}-partition-1", True))
+    record = lab.broker.metadata.namespace(NAMESPACE)
+    assert record is not None
+    assert sorted(each.topic for each in record.grants) == [TOPIC, f"{TOPIC}-partition-0"]
+    lab.run(lab.broker.delete_partitioned_topic(TOPIC, True))
+    record = lab.broker.metadata.namespace(NAMESPACE)
+    assert record is None or not record.grants
+
+
 def test_open_streams_are_checked_only_after_a_removal(lab: BrokerLab) -> None:
     """A check looks at everything that is open: adding a permission must not cost that."""
     namespaces = lab.broker.namespaces

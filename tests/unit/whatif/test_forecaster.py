@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
-from ledgerfold.broker.whatif.forecaster import Forecaster
+from ledgerfold.broker.whatif.forecaster import REPLAYS_MAX, STRATEGIES_MAX, Forecaster
+from ledgerfold.compactor.what_if import run
 from ledgerfold.storage.errors import InvalidRequest, MissingFile, Moved
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest
 from ledgerfold.v1.data_pb2 import StartPosition
@@ -35,6 +36,19 @@ def lab() -> Iterator[BrokerLab]:
 def ask(lab: BrokerLab, request: WhatIfRequest = REQUEST) -> AnalyzeRequest:
     lab.run(Forecaster(lab.broker).answer([lab.topic], request))
     return lab.compactor.analyses[-1]
+
+
+def test_too_many_strategies_or_replays_are_refused_at_once(lab: BrokerLab) -> None:
+    """The worker had refused them, after the broker had looked at each: no test had asked for more
+    than the worker takes.
+    """
+    assert (STRATEGIES_MAX, REPLAYS_MAX) == (run.STRATEGIES_MAX, run.REPLAYS_MAX)
+    strategies = [CompactionStrategy(name="no such")] * (STRATEGIES_MAX + 1)
+    with pytest.raises(InvalidRequest, match="At most 16 strategies"):
+        ask(lab, WhatIfRequest(strategies=strategies))
+    with pytest.raises(InvalidRequest, match="At most 100 triggers"):
+        ask(lab, WhatIfRequest(replays=[ReplaySetting()] * (REPLAYS_MAX + 1)))
+    assert not lab.compactor.analyses
 
 
 def test_a_forecast_seals_nothing(lab: BrokerLab) -> None:
