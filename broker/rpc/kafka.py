@@ -43,7 +43,7 @@ class KafkaHandlers:
     async def init_producer_id(
         self, request: kafka_pb2.InitProducerIdRequest
     ) -> kafka_pb2.InitProducerIdResponse:
-        allocate: Callable[[], int] = self._broker.metadata.allocate_producer_id
+        allocate: Callable[[], int] = self._broker.metadata.producer_ids.allocate
         return kafka_pb2.InitProducerIdResponse(producer_id=await self._broker.in_thread(allocate))
 
     @runs_to_completion

@@ -7,6 +7,7 @@ of Kafka's broker (docs/KAFKA.md). The id of the message at offset o is 0:o.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 
 from ledgerfold.broker.common.clock import Timer
@@ -21,6 +22,7 @@ from ledgerfold.broker.topics.kafka_reader import KafkaReader, KafkaReaderOption
 from ledgerfold.broker.topics.loaded_topic import LoadedTopic, TopicContext
 from ledgerfold.storage.entry import EntryHeader, read_header
 from ledgerfold.storage.errors import (
+    DiskFailure,
     InvalidRequest,
     KafkaError,
     KafkaErrorKind,
@@ -29,7 +31,12 @@ from ledgerfold.storage.errors import (
     RecordsRefused,
     TopicBusy,
 )
-from ledgerfold.storage.kafka.batch import BatchParts, check_counts, read_batch_header
+from ledgerfold.storage.kafka.batch import (
+    BatchParts,
+    check_counts,
+    check_parts,
+    read_batch_header,
+)
 from ledgerfold.storage.kafka.entries import entry_of
 from ledgerfold.storage.kafka.records import ControlType, columns_of, end_marker
 from ledgerfold.v1.data_pb2 import StartPosition
@@ -40,6 +47,7 @@ from ledgerfold.v1.kafka_pb2 import (
 )
 from ledgerfold.v1.records_pb2 import TopicRecord
 
+_log = logging.getLogger(__name__)
 IS_KAFKA = (
     "{} is a Kafka topic: it has no subscriptions, ledgers and policies of Pulsar, and Pulsar's "
     "clients do not reach it. `produce` and `read` publish and read, `topics set-config` changes "
@@ -91,7 +99,22 @@ class KafkaTopic(LoadedTopic):
     async def load(self) -> None:
         """Loads the topic. Raises KafkaError for settings that Kafka refuses, StorageError."""
         await self.partition.load()
+        await self._skip_known_producer_ids()
         self._expire_later(PRODUCERS_CHECKED_MS)
+
+    async def _skip_known_producer_ids(self) -> None:
+        """Keeps the broker from assigning an id that a producer of the log has.
+
+        Another directory may have assigned it: an archive brings the log without its store record.
+        """
+        ids = self.broker.metadata.producer_ids
+        known = [each for each in self.partition.producers.entries if ids.may_allocate(each)]
+        if known and self.failure is None:
+            try:
+                await self.broker.in_thread(lambda: ids.skip(max(known)))
+            except DiskFailure as error:
+                _log.error("%s can only be read: %s", self.name, error)
+                self.log.state.fail(error)
 
     def _expire_later(self, delay_ms: int) -> None:
         due_ms = self._expiry_due_ms = self.clock.now_ms() + delay_ms
@@ -171,13 +194,25 @@ class KafkaTopic(LoadedTopic):
                     # One batch is bounded work, many are not.
                     await asyncio.sleep(0)
                 entry = entry_of(batch, sequence_id=0, publish_time_ms=self.clock.now_ms())
-                header = read_header(entry)
-                appended.append(self.append(header, BatchParts.of(batch), origin, taken_over))
+                header, parts = read_header(entry), BatchParts.of(batch)
+                if origin is Origin.REPLICATION:
+                    await self._skip_producer_id(parts)
+                appended.append(self.append(header, parts, origin, taken_over))
         except KafkaError:
             await self.durable(appended)
             raise
         await self.durable(appended)
         return appended
+
+    async def _skip_producer_id(self, batch: BatchParts) -> None:
+        """Keeps this broker from assigning the producer id of another one's batch.
+
+        Raises KafkaError if the batch is damaged, DiskFailure.
+        """
+        producer_id, ids = batch.header.producer_id, self.broker.metadata.producer_ids
+        if ids.may_allocate(producer_id):
+            check_parts(batch)
+            await self.broker.in_thread(lambda: ids.skip(producer_id))
 
     async def end_transaction(
         self, producer_id: int, producer_epoch: int, *, commit: bool, timestamp_ms: int
