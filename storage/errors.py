@@ -536,6 +536,10 @@ class DiskFailure(StorageError):
 
     # False if the data cannot be found after a crash. (Not sent over the wire.)
     may_be_durable: bool = True
+    # The file system has no room; what failed may succeed when space is freed.
+    is_full: bool = False
+    # The process has no file descriptor left. (Not sent over the wire.)
+    is_short_of_descriptors: bool = False
 
     def __init__(
         self, path: str, operation: str, cause: OSError, *, may_be_durable: bool = True
@@ -543,15 +547,8 @@ class DiskFailure(StorageError):
         why = cause.strerror or str(cause)
         super().__init__(f"{operation} failed on {path}: {why}. {_advice(cause.errno)}")
         self.path, self.operation, self.cause = path, operation, cause
-        self.may_be_durable = may_be_durable
-
-    @property
-    def is_full(self) -> bool:
-        return self.cause.errno in _FULL
-
-    @property
-    def is_short_of_descriptors(self) -> bool:
-        return self.cause.errno in (errno.EMFILE, errno.ENFILE)
+        self.may_be_durable, self.is_full = may_be_durable, cause.errno in _FULL
+        self.is_short_of_descriptors = cause.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def _advice(error: int | None) -> str:
