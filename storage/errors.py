@@ -392,6 +392,7 @@ class KafkaErrorKind(Enum):
     INVALID_CONFIG = (40, "InvalidConfigurationException")
     INVALID_REQUEST = (42, "InvalidRequestException")
     UNSUPPORTED_FOR_MESSAGE_FORMAT = (43, "UnsupportedForMessageFormatException")
+    POLICY_VIOLATION = (44, "PolicyViolationException")
     OUT_OF_ORDER_SEQUENCE_NUMBER = (45, "OutOfOrderSequenceException")
     DUPLICATE_SEQUENCE_NUMBER = (46, "DuplicateSequenceException")
     INVALID_PRODUCER_EPOCH = (47, "InvalidProducerEpochException")

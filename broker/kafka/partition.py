@@ -331,6 +331,19 @@ class Partition:
 
     # -- the log's start -------------------------------------------------------------------
 
+    async def delete_records(self, offset: int) -> int:
+        """Advances the log start, as set_log_start(), for an administrator.
+
+        Raises KafkaError (POLICY_VIOLATION) if old segments are not deleted, too.
+        """
+        if not self.config.is_deleted:
+            raise KafkaError(
+                KafkaErrorKind.POLICY_VIOLATION,
+                f"Records of partition {self.label} can not be deleted due to the configured "
+                "policy",
+            )
+        return await self.set_log_start(offset)
+
     async def set_log_start(self, offset: int) -> int:
         """Advances the log start to an offset, or to the high watermark for -1. Returns its value.
 

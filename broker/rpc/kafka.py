@@ -115,8 +115,9 @@ class KafkaHandlers:
     async def set_log_start(
         self, request: kafka_pb2.SetLogStartRequest
     ) -> kafka_pb2.SetLogStartResponse:
-        topic = await self._topic(request.topic, to_write=True)
-        start = await topic.partition.set_log_start(request.offset)
+        partition = (await self._topic(request.topic, to_write=True)).partition
+        move = partition.set_log_start if request.as_follower else partition.delete_records
+        start = await move(request.offset)
         return kafka_pb2.SetLogStartResponse(log_start_offset=start)
 
     @runs_to_completion

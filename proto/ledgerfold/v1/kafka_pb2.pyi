@@ -442,12 +442,14 @@ class RollSegmentResponse(_message.Message):
     def __init__(self, base_offset: _Optional[int] = ...) -> None: ...
 
 class SetLogStartRequest(_message.Message):
-    __slots__ = ("topic", "offset")
+    __slots__ = ("topic", "offset", "as_follower")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    AS_FOLLOWER_FIELD_NUMBER: _ClassVar[int]
     topic: str
     offset: int
-    def __init__(self, topic: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+    as_follower: bool
+    def __init__(self, topic: _Optional[str] = ..., offset: _Optional[int] = ..., as_follower: _Optional[bool] = ...) -> None: ...
 
 class SetLogStartResponse(_message.Message):
     __slots__ = ("log_start_offset",)

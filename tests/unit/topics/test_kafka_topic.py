@@ -210,6 +210,21 @@ def test_a_follower_keeps_given_offsets(lab: KafkaLab) -> None:
     assert lab.add([B]) == [(91, 91)]
 
 
+def test_only_a_topic_with_the_policy_delete_deletes_records_on_request(lab: KafkaLab) -> None:
+    """The rule of Kafka's leader, before any other; a follower takes over any log start."""
+    lab.add([A, B])
+    with pytest.raises(KafkaError) as refused:
+        lab.run(lab.kafka.partition.delete_records(9))
+    assert refused.value.kind is KafkaErrorKind.POLICY_VIOLATION
+    assert str(refused.value) == (
+        "Records of partition t-0 can not be deleted due to the configured policy"
+    )
+    lab.run(lab.kafka.partition.change_config({"cleanup.policy": "compact,delete"}))
+    assert lab.run(lab.kafka.partition.delete_records(1)) == 1
+    lab.run(lab.kafka.partition.change_config({"cleanup.policy": "compact"}))
+    assert lab.run(lab.kafka.partition.set_log_start(2)) == 2
+
+
 def test_the_log_starts_after_deleted_records(lab: KafkaLab) -> None:
     lab.add([A], [B], [A])
     assert lab.run(lab.kafka.partition.set_log_start(2)) == 2
