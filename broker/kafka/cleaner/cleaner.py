@@ -370,6 +370,7 @@ class Cleaner(Cleanings):
         has none.
         """
         self.states.forget(name)
+        self._restored.discard(name)
         self._deaths.pop(name, None)
 
     def gauge_values(self) -> dict[str, int]:

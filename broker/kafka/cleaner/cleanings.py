@@ -20,6 +20,8 @@ class Cleanings:
         self._cleanings: dict[str, asyncio.Task[CleaningResult]] = {}
         # Set when a log leaves its state.
         self._changed = asyncio.Event()
+        # Logs whose stored pauses are in their state; bounded by the number of topics.
+        self._restored = set[str]()
 
     async def _run(self, name: str, work: Coroutine[Any, Any, CleaningResult]) -> CleaningResult:
         """Runs a cleaning as a task. Raises CompactionCancelled if it is aborted."""
@@ -61,8 +63,19 @@ class Cleanings:
             while self.states.is_aborted(name):
                 await self._changed.wait()
 
+    def restore_pauses(self, name: str, holds: int) -> None:
+        """Restores the pauses in the record of a log, if this is its first load since the start."""
+        if name not in self._restored:
+            self._restored.add(name)
+            self.states.restore(name, holds)
+
     def resume(self, name: str) -> None:
         self.states.resume(name)
+        self._wake()
+
+    def end_pause(self, name: str) -> None:
+        """Ends the caller's pause, unless the log was deleted meanwhile."""
+        self.states.end_pause(name)
         self._wake()
 
     @asynccontextmanager
@@ -76,8 +89,7 @@ class Cleanings:
         try:
             yield
         finally:
-            self.states.end_pause(name)
-            self._wake()
+            self.end_pause(name)
 
     async def forget(self, name: str) -> None:
         """Aborts the log's cleaning before its topic is unloaded."""
