@@ -92,6 +92,7 @@ class KafkaHandlers:
             batches=request.batches,
             batches_from=request.batches_from,
             bytes_max=request.batches_bytes_max or PAGE_BYTES,
+            has_lists=not (request.batches and request.batches_only),
         )
         info.cleaning_state = str(cleaner.states.of(topic.name) or "")
         left_alone = cleaner.states.uncleanable.get(topic.name)

@@ -56,7 +56,7 @@ IS_KAFKA = (
 IS_NOT_KAFKA = "{} is no Kafka topic: those are created with `topics create --cleanup-policy`."
 # The bytes that a search by time reads at once.
 _SEARCH_BYTES = 1024 * 1024
-# The size of a page of batches: an answer holds about this, and one batch.
+# The largest page of batches of more than one batch.
 PAGE_BYTES = 4 * 1024 * 1024
 # The interval of checks for expired producers, as in Kafka.
 PRODUCERS_CHECKED_MS = 600_000
@@ -322,12 +322,18 @@ class KafkaTopic(LoadedTopic):
     # -- description -----------------------------------------------------------------------
 
     async def describe(
-        self, *, batches: bool, batches_from: int = 0, bytes_max: int = PAGE_BYTES
+        self,
+        *,
+        batches: bool,
+        batches_from: int = 0,
+        bytes_max: int = PAGE_BYTES,
+        has_lists: bool = True,
     ) -> DescribeLogResponse:
         """Describes the log. `batches`: includes a page of stored batches.
 
-        The page has batches that end at or after `batches_from`, about `bytes_max` of them and at
-        least one; `more_from` is where the next page begins.
+        The page has batches that end at or after `batches_from`, of at most `bytes_max` or a single
+        one; `more_from` is where the next page begins. `has_lists`: segments, producers and aborted
+        transactions are included.
         """
         partition, log = self.partition, self.log
         description = DescribeLogResponse(
@@ -335,22 +341,29 @@ class KafkaTopic(LoadedTopic):
             log_end_offset=log.end_offset,
             high_watermark=partition.high_watermark,
             last_stable_offset=partition.last_stable_offset,
-            segments=segment_infos(log.segments),
-            producers=producer_infos(partition.producers),
-            aborted=[KafkaAbortedInfo(**each._asdict()) for each in partition.aborted()],
         )
+        if has_lists:
+            description.segments.extend(segment_infos(log.segments))
+            description.producers.extend(producer_infos(partition.producers))
+            aborted = (KafkaAbortedInfo(**each._asdict()) for each in partition.aborted())
+            description.aborted.extend(aborted)
         if self.record.kafka.HasField("first_dirty_offset"):
             description.checkpoint = self.record.kafka.first_dirty_offset
         if batches:
-            size_bytes = 0
-            async for batch in self._batches(batches_from, log.durable_end_offset):
-                if size_bytes >= min(bytes_max, PAGE_BYTES):
-                    description.more_from = batch.header.base_offset
-                    break
-                body = batch.entry.data[batch.entry.header.header_bytes :]
-                description.batches.append(KafkaBatchInfo(batch=body))
-                size_bytes += len(body)
+            await self._add_page(description, batches_from, min(bytes_max, PAGE_BYTES))
         return description
+
+    async def _add_page(
+        self, description: DescribeLogResponse, batches_from: int, bytes_max: int
+    ) -> None:
+        size_bytes = 0
+        async for batch in self._batches(batches_from, self.log.durable_end_offset):
+            size_bytes += batch.header.size_bytes
+            if description.batches and size_bytes > bytes_max:
+                description.more_from = batch.header.base_offset
+                return
+            body = batch.entry.data[batch.entry.header.header_bytes :]
+            description.batches.append(KafkaBatchInfo(batch=body))
 
 
 def split_batches(data: bytes) -> Iterator[bytes]:

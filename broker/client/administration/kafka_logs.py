@@ -96,11 +96,14 @@ class KafkaLogs(KafkaAdmin, Closing):
 
     def batches(self, topic: str, offset: int = 0) -> Iterator[bytes]:
         """Yields the stored batches that end at or after `offset`; holds one page at a time."""
-        page = self.describe_log(topic, batches=True, batches_from=offset)
-        yield from page.batches
-        while page.more_from is not None:
-            page = self.describe_log(topic, batches=True, batches_from=page.more_from)
-            yield from page.batches
+        request = kafka_pb2.DescribeLogRequest(
+            topic=topic, batches=True, batches_from=offset, batches_only=True
+        )
+        has_more = True
+        while has_more:
+            page = self._call(request)
+            yield from (each.batch for each in page.batches)
+            has_more, request.batches_from = page.HasField("more_from"), page.more_from
 
     def close(self) -> None:
         """Closes the connection; further calls raise AlreadyClosed."""
