@@ -12,9 +12,10 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 from ledgerfold.broker.common.clock import Timer
 from ledgerfold.broker.kafka.config.config import LogConfig
+from ledgerfold.broker.kafka.log.appended import Appended, TakenOver
 from ledgerfold.broker.kafka.log.log import KafkaLog
 from ledgerfold.broker.kafka.log.reads import StoredBatch
-from ledgerfold.broker.kafka.partition import Appended, Partition, TakenOver
+from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics.kafka_description import producer_infos, segment_infos
 from ledgerfold.broker.topics.kafka_producer import KafkaProducer
@@ -196,7 +197,7 @@ class KafkaTopic(LoadedTopic):
                 entry = entry_of(batch, sequence_id=0, publish_time_ms=self.clock.now_ms())
                 header, parts = read_header(entry), BatchParts.of(batch)
                 if origin is Origin.REPLICATION:
-                    await self._skip_producer_id(parts)
+                    await self._prepare_to_follow(parts)
                 appended.append(self.append(header, parts, origin, taken_over))
         except KafkaError:
             await self.durable(appended)
@@ -204,15 +205,21 @@ class KafkaTopic(LoadedTopic):
         await self.durable(appended)
         return appended
 
-    async def _skip_producer_id(self, batch: BatchParts) -> None:
-        """Keeps this broker from assigning the producer id of another one's batch.
+    async def _prepare_to_follow(self, batch: BatchParts) -> None:
+        """Keeps this broker from assigning the producer id of another one's batch, or a lower
+        leader epoch after it.
 
-        Raises KafkaError if the batch is damaged, DiskFailure.
+        Raises KafkaError if the batch is damaged, Moved, DiskFailure.
         """
-        producer_id, ids = batch.header.producer_id, self.broker.metadata.producer_ids
-        if ids.may_allocate(producer_id):
+        producer_id, epoch = batch.header.producer_id, batch.header.leader_epoch
+        ids = self.broker.metadata.producer_ids
+        is_new_id, is_new_epoch = ids.may_allocate(producer_id), epoch > self.partition.leader_epoch
+        if is_new_id or is_new_epoch:
             check_parts(batch)
+        if is_new_id:
             await self.broker.in_thread(lambda: ids.skip(producer_id))
+        if is_new_epoch:
+            await self.partition.follow_epoch(epoch)
 
     async def end_transaction(
         self, producer_id: int, producer_epoch: int, *, commit: bool, timestamp_ms: int

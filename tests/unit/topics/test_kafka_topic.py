@@ -285,6 +285,19 @@ def test_random_jitter_shortens_a_segments_age(
     lab.close()
 
 
+def test_appends_continue_at_the_leader_epoch_of_a_followed_log(lab: KafkaLab) -> None:
+    """The epochs of logs with batches of two brokers had not been compared."""
+    lab.add([A], origin=Origin.REPLICATION, leader_epoch=5)
+    lab.add([A], origin=Origin.REPLICATION, base_offset=1, leader_epoch=3)
+    lab.add([A])
+    lab.crash()
+    lab.add([A])
+    lab.run(lab.kafka.end_transaction(7, 0, commit=True, timestamp_ms=5))
+    told = lab.run(lab.kafka.describe(batches=True))
+    epochs = [read_batch_header(each.batch).leader_epoch for each in told.batches]
+    assert epochs == [5, 3, 5, 5, 5]
+
+
 def test_batches_are_shown_in_pages(lab: KafkaLab, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page is the limit for every request, unless a batch is larger than that.
 
