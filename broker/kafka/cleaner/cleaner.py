@@ -265,9 +265,10 @@ class Cleaner(Cleanings):
         try:
             return plan_of(partition, now_ms)
         except Exception as error:
-            _log.exception("%s: no cleaning can be planned", partition.name)
-            failure = CompactionFailed("plan", repr(error))
-            self.mark_uncleanable(partition.name, str(failure), failure_kind(failure))
+            name, failure = partition.name, CompactionFailed("plan", repr(error))
+            if self._broker.partitions_of_kafka().get(name) is partition:
+                _log.exception("%s: no cleaning can be planned", name)
+                self.mark_uncleanable(name, str(failure), failure_kind(failure))
             return None
 
     def _begin(
@@ -380,7 +381,8 @@ class Cleaner(Cleanings):
         partitions, now_ms = self._broker.partitions_of_kafka(), self._broker.clock.now_ms()
         left_alone = self.states.uncleanable
         loaded = [partitions[each] for each in left_alone if each in partitions]
-        bytes_left = sum(plan_of(each, now_ms).cleanable_bytes for each in loaded)
+        plans = [self._plan(each, now_ms) for each in loaded]
+        bytes_left = sum(plan.cleanable_bytes for plan in plans if plan is not None)
         values = self.gauges.values(len(left_alone), bytes_left)
         if not self.defects("").gauges_with_defects:
             return values

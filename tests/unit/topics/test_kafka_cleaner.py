@@ -385,6 +385,8 @@ def test_a_defect_marks_the_log_that_meets_it(
     lab.run(cleaner.run_pass())
     kind, why = cleaner.states.uncleanable[TOPIC]
     assert (kind, "a defect" in why) == ("COMPACTION_FAILED", True)
+    name = "kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count"
+    assert cleaner.gauge_values()[name] == 1
 
 
 @pytest.mark.parametrize("how", ["pause", "policy", "unload", "delete"])
