@@ -30,6 +30,7 @@ _ATTRIBUTES: dict[str, Callable[[str], str | int]] = {
     "ledger_id": int,
     "strategy": str,
     "worker_died": str(True).__eq__,
+    "is_full": str(True).__eq__,
     "kafka_code": int,
     "kafka_class": str,
 }

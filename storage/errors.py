@@ -392,6 +392,7 @@ class KafkaErrorKind(Enum):
     INVALID_CONFIG = (40, "InvalidConfigurationException")
     INVALID_REQUEST = (42, "InvalidRequestException")
     UNSUPPORTED_FOR_MESSAGE_FORMAT = (43, "UnsupportedForMessageFormatException")
+    POLICY_VIOLATION = (44, "PolicyViolationException")
     OUT_OF_ORDER_SEQUENCE_NUMBER = (45, "OutOfOrderSequenceException")
     DUPLICATE_SEQUENCE_NUMBER = (46, "DuplicateSequenceException")
     INVALID_PRODUCER_EPOCH = (47, "InvalidProducerEpochException")
@@ -536,6 +537,10 @@ class DiskFailure(StorageError):
 
     # False if the data cannot be found after a crash. (Not sent over the wire.)
     may_be_durable: bool = True
+    # The file system has no room; what failed may succeed when space is freed.
+    is_full: bool = False
+    # The process has no file descriptor left. (Not sent over the wire.)
+    is_short_of_descriptors: bool = False
 
     def __init__(
         self, path: str, operation: str, cause: OSError, *, may_be_durable: bool = True
@@ -543,15 +548,8 @@ class DiskFailure(StorageError):
         why = cause.strerror or str(cause)
         super().__init__(f"{operation} failed on {path}: {why}. {_advice(cause.errno)}")
         self.path, self.operation, self.cause = path, operation, cause
-        self.may_be_durable = may_be_durable
-
-    @property
-    def is_full(self) -> bool:
-        return self.cause.errno in _FULL
-
-    @property
-    def is_short_of_descriptors(self) -> bool:
-        return self.cause.errno in (errno.EMFILE, errno.ENFILE)
+        self.may_be_durable, self.is_full = may_be_durable, cause.errno in _FULL
+        self.is_short_of_descriptors = cause.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def _advice(error: int | None) -> str:

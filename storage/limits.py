@@ -21,6 +21,8 @@ LEDGER_ENTRIES_MAX = 2**32 - 1
 RUN_SEGMENTS_MAX = 1 << 20
 # The numbers of a topic's producers, which are not used again.
 PRODUCERS_MAX = 2**31 - 1
+# Kafka producer ids that are allocated. Those of imported logs may be larger, and skip no others.
+PRODUCER_IDS_MAX = 2**62
 # The value of a metadata record: the record of a ledger with RUN_SEGMENTS_MAX segments is smaller.
 RECORD_BYTES_MAX = 256 * 1024 * 1024
 # A ledger's label, which has that record in base64.

@@ -28,6 +28,7 @@ from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.storage.key_value import KeyValueStore
 from ledgerfold.storage.metadata_batch import MetadataBatch as MetadataBatch
 from ledgerfold.storage.partition_names import parse_partition
+from ledgerfold.storage.producer_ids import ProducerIds
 from ledgerfold.storage.records import (
     STORE_KEY,
     WRITES_KEY,
@@ -60,8 +61,6 @@ from ledgerfold.v1.records_pb2 import (
 _LEDGER_IDS_PER_BLOCK = 64
 # With fewer free ids than this, the next block is reserved.
 _LEDGER_IDS_LOW = 32
-# Kafka's producer ids, in blocks of the size that Kafka's brokers use.
-_PRODUCER_IDS_PER_BLOCK = 1000
 # A cursor has 2**_SEEK_BITS incarnations, one after each seek.
 _SEEK_BITS = 20
 
@@ -85,7 +84,7 @@ class MetadataStore:
         self._store = store
         self._mark: WriteMark | None = None
         self._free_ledger_ids: deque[int] = deque()
-        self._free_producer_ids: deque[int] = deque()
+        self.producer_ids = ProducerIds(self.change_store)
         # NOTE: held while a block is reserved on the disk, because all callers need that block.
         self._ids_lock = threading.Lock()
         # Held while a batch is written: batches are counted in the order in which they are durable.
@@ -319,10 +318,10 @@ class MetadataStore:
             with self._write_lock, suppress(DiskFailure):
                 self._mark.sync(self._writes)
 
-    def change_store(self, edit: Callable[[StoreRecord], object]) -> None:
+    def change_store(self, edit: Callable[[StoreRecord], object]) -> StoreRecord:
         """Changes the store record, and writes it if it differs. Raises DiskFailure."""
         with self._ids_lock:
-            self._change_store(edit)
+            return self._change_store(edit)
 
     def _change_store(self, edit: Callable[[StoreRecord], object]) -> StoreRecord:
         """Changes the store record. The caller holds the lock of the ids."""
@@ -363,18 +362,6 @@ class MetadataStore:
             if len(self._free_ledger_ids) < least:
                 end = self._change_store(edit).next_ledger_id
                 self._free_ledger_ids.extend(range(end - _LEDGER_IDS_PER_BLOCK, end))
-
-    def allocate_producer_id(self) -> int:
-        """Returns a Kafka producer id that is never allocated again. Raises DiskFailure."""
-
-        def edit(record: StoreRecord) -> None:
-            record.next_producer_id += _PRODUCER_IDS_PER_BLOCK
-
-        with self._ids_lock:
-            if not self._free_producer_ids:
-                end = self._change_store(edit).next_producer_id
-                self._free_producer_ids.extend(range(end - _PRODUCER_IDS_PER_BLOCK, end))
-            return self._free_producer_ids.popleft()
 
     def close(self) -> None:
         self._store.close()

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ledgerfold.broker.common.traffic import iso_time
-from ledgerfold.kafka.cleanable import Limit
+from ledgerfold.kafka.cleanable import Limit, delete_horizon_ms
+from ledgerfold.kafka.segment import NO_TIMESTAMP
 from ledgerfold.v1 import explain_pb2 as pb
 
 
@@ -190,8 +191,10 @@ def _until(offset: int, round_: NextRound) -> str:
 def _expiry(name: str, batch: Batch, round_: NextRound) -> str:
     horizon_ms = batch.horizon_ms
     if horizon_ms is None:
-        stamped = iso_time(round_.now_ms + round_.delete_retention_ms)
-        return f"stays: {name}; a cleaning now would set its delete horizon at {stamped}"
+        set_ms = delete_horizon_ms(round_.now_ms, round_.delete_retention_ms)
+        if set_ms == NO_TIMESTAMP:
+            return f"stays: {name}; with this delete.retention.ms it gets no delete horizon"
+        return f"stays: {name}; a cleaning now would set its delete horizon at {iso_time(set_ms)}"
     horizon = iso_time(horizon_ms)
     if horizon_ms <= round_.now_ms:
         return f"removed by the next cleaning: {name}, its delete horizon {horizon} has passed"

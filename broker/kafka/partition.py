@@ -18,11 +18,11 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from random import getrandbits
-from typing import NamedTuple
 
 from ledgerfold.broker.kafka.config.config import BrokerConfig, LogConfig
 from ledgerfold.broker.kafka.config.settings import INT_MAX
 from ledgerfold.broker.kafka.log.aborted import committed
+from ledgerfold.broker.kafka.log.appended import Appended, TakenOver
 from ledgerfold.broker.kafka.log.checkpoint_file import topic_partition
 from ledgerfold.broker.kafka.log.loading import FoundBatch
 from ledgerfold.broker.kafka.log.log import KafkaLog
@@ -34,7 +34,7 @@ from ledgerfold.broker.kafka.producers.producer_snapshots import replay_start, t
 from ledgerfold.broker.kafka.producers.producers import Producers
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.kafka.rolling import Growth
-from ledgerfold.storage.entry import EntryHeader, Position
+from ledgerfold.storage.entry import EntryHeader
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
 from ledgerfold.storage.kafka.batch import BatchHeader, BatchParts
 from ledgerfold.storage.kafka.records import read_end_marker
@@ -42,29 +42,6 @@ from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.records_pb2 import TopicRecord
-
-
-class Appended(NamedTuple):
-    """The result of an append. `durable_at`: the position that releases the receipt; None is at
-    once.
-
-    `append_time_ms`: the time of all its records, under LogAppendTime.
-    """
-
-    first_offset: int
-    last_offset: int
-    durable_at: Position | None
-    append_time_ms: int | None = None
-    is_duplicate: bool = False
-
-
-class TakenOver(NamedTuple):
-    """Batches of another log, appended to its copy, whose segments end only where its own do.
-
-    `append_time_ms`: their time in that log.
-    """
-
-    append_time_ms: int | None = None
 
 
 class Partition:
@@ -228,7 +205,24 @@ class Partition:
             return rules.follow(
                 batch, log_end=end, log_start=self.log_start_offset, fits_segment=fits_segment
             )
-        return rules.lead(batch, origin, offset=end, now_ms=now_ms)
+        epoch = self.leader_epoch
+        return rules.lead(batch, origin, offset=end, now_ms=now_ms, leader_epoch=epoch)
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of appends: the largest one of another log's batches, or 0."""
+        return self._stored.record.kafka.leader_epoch
+
+    async def follow_epoch(self, epoch: int) -> None:
+        """Makes later appends continue at a leader's epoch: epochs never fall in a log.
+
+        Raises Moved, DiskFailure.
+        """
+
+        def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+            record.kafka.leader_epoch = max(record.kafka.leader_epoch, epoch)
+
+        await self._stored.change(edit)
 
     def _check_span(self, header: BatchHeader) -> None:
         base = self.log.segments.active.base_offset
@@ -330,6 +324,19 @@ class Partition:
         await self._stored.change(edit)
 
     # -- the log's start -------------------------------------------------------------------
+
+    async def delete_records(self, offset: int) -> int:
+        """Advances the log start, as set_log_start(), for an administrator.
+
+        Raises KafkaError (POLICY_VIOLATION) if old segments are not deleted, too.
+        """
+        if not self.config.is_deleted:
+            raise KafkaError(
+                KafkaErrorKind.POLICY_VIOLATION,
+                f"Records of partition {self.label} can not be deleted due to the configured "
+                "policy",
+            )
+        return await self.set_log_start(offset)
 
     async def set_log_start(self, offset: int) -> int:
         """Advances the log start to an offset, or to the high watermark for -1. Returns its value.

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from ledgerfold.broker.common.names import persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.kafka.log.aborted import take_over
+from ledgerfold.broker.kafka.log.appended import Appended, TakenOver
 from ledgerfold.broker.kafka.log.begin_segment import begin_segment
-from ledgerfold.broker.kafka.partition import Appended, TakenOver
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.rpc.handlers import Handler, calls_of
 from ledgerfold.broker.rpc.kafka_cleaner import CleanerHandlers
@@ -43,7 +43,7 @@ class KafkaHandlers:
     async def init_producer_id(
         self, request: kafka_pb2.InitProducerIdRequest
     ) -> kafka_pb2.InitProducerIdResponse:
-        allocate: Callable[[], int] = self._broker.metadata.allocate_producer_id
+        allocate: Callable[[], int] = self._broker.metadata.producer_ids.allocate
         return kafka_pb2.InitProducerIdResponse(producer_id=await self._broker.in_thread(allocate))
 
     @runs_to_completion
@@ -92,6 +92,7 @@ class KafkaHandlers:
             batches=request.batches,
             batches_from=request.batches_from,
             bytes_max=request.batches_bytes_max or PAGE_BYTES,
+            has_lists=not (request.batches and request.batches_only),
         )
         info.cleaning_state = str(cleaner.states.of(topic.name) or "")
         left_alone = cleaner.states.uncleanable.get(topic.name)
@@ -115,8 +116,9 @@ class KafkaHandlers:
     async def set_log_start(
         self, request: kafka_pb2.SetLogStartRequest
     ) -> kafka_pb2.SetLogStartResponse:
-        topic = await self._topic(request.topic, to_write=True)
-        start = await topic.partition.set_log_start(request.offset)
+        partition = (await self._topic(request.topic, to_write=True)).partition
+        move = partition.set_log_start if request.as_follower else partition.delete_records
+        start = await move(request.offset)
         return kafka_pb2.SetLogStartResponse(log_start_offset=start)
 
     @runs_to_completion

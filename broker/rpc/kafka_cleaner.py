@@ -8,12 +8,12 @@ from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.kafka.cleaner.choice import Candidate, Verdict
 from ledgerfold.broker.kafka.cleaner.cleaner import plan_of
 from ledgerfold.broker.kafka.cleaner.pass_result import PassResult, failure_kind
-from ledgerfold.broker.kafka.cleaner.states import Paused
 from ledgerfold.broker.kafka.config.broker_settings import BROKER_SETTINGS
 from ledgerfold.broker.kafka.config.settings import Setting, Value, text_of
 from ledgerfold.broker.kafka.config.topic_settings import TOPIC_SETTINGS
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.kafka_pauses import pause_cleaning, resume_cleaning
 from ledgerfold.broker.topics.kafka_settings import (
     change_broker_config,
     change_config,
@@ -212,11 +212,9 @@ class CleanerHandlers:
                     )
                 cleaner.mark_uncleanable(topic.name, reason)
             case "action" if request.action == "abort-and-pause":
-                await cleaner.abort_and_pause(topic.name)
+                await pause_cleaning(cleaner, topic)
             case "action" if request.action == "resume":
-                if not isinstance(cleaner.states.of(topic.name), Paused):
-                    raise InvalidRequest(f"{topic.name} is not paused.")
-                cleaner.resume(topic.name)
+                await resume_cleaning(cleaner, topic)
             case _:
                 raise InvalidRequest(
                     "Name what to set: checkpoint, uncleanable_reason, or an action, which is "

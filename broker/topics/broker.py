@@ -262,6 +262,7 @@ class Broker:
     async def _load_kafka(self, record: TopicRecord) -> KafkaTopic:
         topic = KafkaTopic(self, record)
         await topic.load()
+        self.cleaner.restore_pauses(topic.name, topic.record.kafka.pauses)
         self.kafka_topics[topic.name] = topic
         return topic
 

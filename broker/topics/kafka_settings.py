@@ -88,13 +88,21 @@ async def change_config(broker: KafkaBroker, name: str, changes: Mapping[str, st
     For a partitioned topic it changes all partitions, including future ones, or none if one
     refuses. Raises TopicNotFound, NotAllowed, too.
     """
-    topics = [await broker.kafka_topic(each) for each in broker.partitions.names(name)]
-    for topic in topics:
-        LogConfig.changed(topic.record.kafka.config, changes, broker.kafka_config)
-    for topic in topics:
-        await change_topic_config(broker, topic, changes)
-    if broker.partitions.count(name):
+    if not broker.partitions.count(name):
+        await change_topic_config(broker, await broker.kafka_topic(name), changes)
+        return
+    # Of two changes at once, all partitions get the later one's.
+    async with broker.partitions.kafka_changes:
+        topics = [await broker.kafka_topic(each) for each in broker.partitions.names(name)]
+        for config in (
+            broker.partitions.record(name).kafka.config,
+            *(each.record.kafka.config for each in topics),
+        ):
+            LogConfig.changed(config, changes, broker.kafka_config)
+        # First, so that a partition that is added meanwhile has the new settings.
         await broker.partitions.update_kafka(name, changes)
+        for each in broker.partitions.names(name):
+            await change_topic_config(broker, await broker.kafka_topic(each), changes)
 
 
 async def change_topic_config(

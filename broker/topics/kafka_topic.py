@@ -7,13 +7,15 @@ of Kafka's broker (docs/KAFKA.md). The id of the message at offset o is 0:o.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 
 from ledgerfold.broker.common.clock import Timer
 from ledgerfold.broker.kafka.config.config import LogConfig
+from ledgerfold.broker.kafka.log.appended import Appended, TakenOver
 from ledgerfold.broker.kafka.log.log import KafkaLog
 from ledgerfold.broker.kafka.log.reads import StoredBatch
-from ledgerfold.broker.kafka.partition import Appended, Partition, TakenOver
+from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics.kafka_description import producer_infos, segment_infos
 from ledgerfold.broker.topics.kafka_producer import KafkaProducer
@@ -21,6 +23,7 @@ from ledgerfold.broker.topics.kafka_reader import KafkaReader, KafkaReaderOption
 from ledgerfold.broker.topics.loaded_topic import LoadedTopic, TopicContext
 from ledgerfold.storage.entry import EntryHeader, read_header
 from ledgerfold.storage.errors import (
+    DiskFailure,
     InvalidRequest,
     KafkaError,
     KafkaErrorKind,
@@ -29,7 +32,12 @@ from ledgerfold.storage.errors import (
     RecordsRefused,
     TopicBusy,
 )
-from ledgerfold.storage.kafka.batch import BatchParts, check_counts, read_batch_header
+from ledgerfold.storage.kafka.batch import (
+    BatchParts,
+    check_counts,
+    check_parts,
+    read_batch_header,
+)
 from ledgerfold.storage.kafka.entries import entry_of
 from ledgerfold.storage.kafka.records import ControlType, columns_of, end_marker
 from ledgerfold.v1.data_pb2 import StartPosition
@@ -40,6 +48,7 @@ from ledgerfold.v1.kafka_pb2 import (
 )
 from ledgerfold.v1.records_pb2 import TopicRecord
 
+_log = logging.getLogger(__name__)
 IS_KAFKA = (
     "{} is a Kafka topic: it has no subscriptions, ledgers and policies of Pulsar, and Pulsar's "
     "clients do not reach it. `produce` and `read` publish and read, `topics set-config` changes "
@@ -48,7 +57,7 @@ IS_KAFKA = (
 IS_NOT_KAFKA = "{} is no Kafka topic: those are created with `topics create --cleanup-policy`."
 # The bytes that a search by time reads at once.
 _SEARCH_BYTES = 1024 * 1024
-# The size of a page of batches: an answer holds about this, and one batch.
+# The largest page of batches of more than one batch.
 PAGE_BYTES = 4 * 1024 * 1024
 # The interval of checks for expired producers, as in Kafka.
 PRODUCERS_CHECKED_MS = 600_000
@@ -91,7 +100,22 @@ class KafkaTopic(LoadedTopic):
     async def load(self) -> None:
         """Loads the topic. Raises KafkaError for settings that Kafka refuses, StorageError."""
         await self.partition.load()
+        await self._skip_known_producer_ids()
         self._expire_later(PRODUCERS_CHECKED_MS)
+
+    async def _skip_known_producer_ids(self) -> None:
+        """Keeps the broker from assigning an id that a producer of the log has.
+
+        Another directory may have assigned it: an archive brings the log without its store record.
+        """
+        ids = self.broker.metadata.producer_ids
+        known = [each for each in self.partition.producers.entries if ids.may_allocate(each)]
+        if known and self.failure is None:
+            try:
+                await self.broker.in_thread(lambda: ids.skip(max(known)))
+            except DiskFailure as error:
+                _log.error("%s can only be read: %s", self.name, error)
+                self.log.state.fail(error)
 
     def _expire_later(self, delay_ms: int) -> None:
         due_ms = self._expiry_due_ms = self.clock.now_ms() + delay_ms
@@ -171,13 +195,31 @@ class KafkaTopic(LoadedTopic):
                     # One batch is bounded work, many are not.
                     await asyncio.sleep(0)
                 entry = entry_of(batch, sequence_id=0, publish_time_ms=self.clock.now_ms())
-                header = read_header(entry)
-                appended.append(self.append(header, BatchParts.of(batch), origin, taken_over))
+                header, parts = read_header(entry), BatchParts.of(batch)
+                if origin is Origin.REPLICATION:
+                    await self._prepare_to_follow(parts)
+                appended.append(self.append(header, parts, origin, taken_over))
         except KafkaError:
             await self.durable(appended)
             raise
         await self.durable(appended)
         return appended
+
+    async def _prepare_to_follow(self, batch: BatchParts) -> None:
+        """Keeps this broker from assigning the producer id of another one's batch, or a lower
+        leader epoch after it.
+
+        Raises KafkaError if the batch is damaged, Moved, DiskFailure.
+        """
+        producer_id, epoch = batch.header.producer_id, batch.header.leader_epoch
+        ids = self.broker.metadata.producer_ids
+        is_new_id, is_new_epoch = ids.may_allocate(producer_id), epoch > self.partition.leader_epoch
+        if is_new_id or is_new_epoch:
+            check_parts(batch)
+        if is_new_id:
+            await self.broker.in_thread(lambda: ids.skip(producer_id))
+        if is_new_epoch:
+            await self.partition.follow_epoch(epoch)
 
     async def end_transaction(
         self, producer_id: int, producer_epoch: int, *, commit: bool, timestamp_ms: int
@@ -287,12 +329,18 @@ class KafkaTopic(LoadedTopic):
     # -- description -----------------------------------------------------------------------
 
     async def describe(
-        self, *, batches: bool, batches_from: int = 0, bytes_max: int = PAGE_BYTES
+        self,
+        *,
+        batches: bool,
+        batches_from: int = 0,
+        bytes_max: int = PAGE_BYTES,
+        has_lists: bool = True,
     ) -> DescribeLogResponse:
         """Describes the log. `batches`: includes a page of stored batches.
 
-        The page has batches that end at or after `batches_from`, about `bytes_max` of them and at
-        least one; `more_from` is where the next page begins.
+        The page has batches that end at or after `batches_from`, of at most `bytes_max` or a single
+        one; `more_from` is where the next page begins. `has_lists`: segments, producers and aborted
+        transactions are included.
         """
         partition, log = self.partition, self.log
         description = DescribeLogResponse(
@@ -300,22 +348,29 @@ class KafkaTopic(LoadedTopic):
             log_end_offset=log.end_offset,
             high_watermark=partition.high_watermark,
             last_stable_offset=partition.last_stable_offset,
-            segments=segment_infos(log.segments),
-            producers=producer_infos(partition.producers),
-            aborted=[KafkaAbortedInfo(**each._asdict()) for each in partition.aborted()],
         )
+        if has_lists:
+            description.segments.extend(segment_infos(log.segments))
+            description.producers.extend(producer_infos(partition.producers))
+            aborted = (KafkaAbortedInfo(**each._asdict()) for each in partition.aborted())
+            description.aborted.extend(aborted)
         if self.record.kafka.HasField("first_dirty_offset"):
             description.checkpoint = self.record.kafka.first_dirty_offset
         if batches:
-            size_bytes = 0
-            async for batch in self._batches(batches_from, log.durable_end_offset):
-                if size_bytes >= min(bytes_max, PAGE_BYTES):
-                    description.more_from = batch.header.base_offset
-                    break
-                body = batch.entry.data[batch.entry.header.header_bytes :]
-                description.batches.append(KafkaBatchInfo(batch=body))
-                size_bytes += len(body)
+            await self._add_page(description, batches_from, min(bytes_max, PAGE_BYTES))
         return description
+
+    async def _add_page(
+        self, description: DescribeLogResponse, batches_from: int, bytes_max: int
+    ) -> None:
+        size_bytes = 0
+        async for batch in self._batches(batches_from, self.log.durable_end_offset):
+            size_bytes += batch.header.size_bytes
+            if description.batches and size_bytes > bytes_max:
+                description.more_from = batch.header.base_offset
+                return
+            body = batch.entry.data[batch.entry.header.header_bytes :]
+            description.batches.append(KafkaBatchInfo(batch=body))
 
 
 def split_batches(data: bytes) -> Iterator[bytes]:

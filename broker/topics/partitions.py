@@ -73,6 +73,8 @@ class Partitions:
     ) -> None:
         self._metadata, self._executor, self._clock_ms = metadata, executor, clock_ms
         self._turn = asyncio.Lock()
+        # Held while the settings of a Kafka topic and of its partitions change.
+        self.kafka_changes = asyncio.Lock()
 
     # Queries.
 

@@ -24,7 +24,7 @@ from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.strategies.strategy import FragmentColumns
 from ledgerfold.storage.error_codec import CLASSES
-from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.errors import DiskFailure, LedgerfoldError
 
 # The bounds of Pulsar's CompactionRecord.
 WRITE_LATENCY_BOUNDS_US = (500, 1_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 1_000_000)
@@ -127,16 +127,21 @@ class Failure(NamedTuple):
 
     reason: str
     message: str
+    # A disk's.
+    is_full: bool = False
 
     @classmethod
     def of(cls, error: LedgerfoldError) -> Failure:
-        return cls(error.reason, error.message)
+        is_full = isinstance(error, DiskFailure) and error.is_full
+        return cls(error.reason, error.message, is_full)
 
     def error(self) -> LedgerfoldError:
         """Returns an error of the class with that reason, with the message only."""
         found = CLASSES.get(self.reason, LedgerfoldError)
         error = found.__new__(found, self.message)
         Exception.__init__(error, self.message)
+        if isinstance(error, DiskFailure):
+            error.is_full = self.is_full
         return error
 
 

@@ -8,8 +8,7 @@ cleaning. * A discardable marker without a horizon gets one; so does a batch tha
 Rules for records: records after the map's last offset stay; before it those that the map chose
 (scan.py), except tombstones whose horizon has passed.
 
-Cleaner.cleanInto, Cleaner.shouldRetainRecord and MemoryRecords.filterTo of Kafka 4.1.
-Cleaner.cleanInto, Cleaner.shouldRetainRecord and MemoryRecords.filterTo of Kafka 4.1.
+Source: Cleaner.cleanInto, Cleaner.shouldRetainRecord and MemoryRecords.filterTo of Kafka 4.1.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from ledgerfold.compactor.kafka.batches import Batches
 from ledgerfold.compactor.kafka.records import Records
 from ledgerfold.compactor.kafka.transactions import AbortedIndex
 from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.kafka.cleanable import delete_horizon_ms
 from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 
 # The last data offset, or -1, and the epoch of each producer.
@@ -44,8 +44,8 @@ class Rules:
 
     @property
     def horizon_ms(self) -> int:
-        """The delete horizon that this cleaning sets."""
-        return self.time_ms + self.delete_retention_ms
+        """The delete horizon that this cleaning sets, or NO_TIMESTAMP."""
+        return delete_horizon_ms(self.time_ms, self.delete_retention_ms)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ the batch's base timestamp, change; the rest is copied.
 
 * The rest of the header stays: also base and last offset, although their records may be removed.
 * The base timestamp is the delete horizon, if there is one, else the first remaining record's. A
-  horizon is set once: a batch that has one keeps it.
+  horizon is set once: a batch that has one keeps it. If it would exceed 64 bits, none is set.
 * The largest timestamp is the remaining records', at least -1; under log append time it is
   unchanged.
 * Compressed records are compressed again, with the same codec at its default level.
@@ -38,8 +38,8 @@ def rebuilt(
 ) -> tuple[NDArray[Any], list[Bytes]]:
     """Rebuilds these of the batches with their remaining records, of which each has some.
 
-    A batch gets `horizon_ms` if it has no horizon and keeps a tombstone. Returns headers, without
-    lengths and checksums, and records.
+    A batch gets `horizon_ms` if it has no horizon and keeps a tombstone; NO_TIMESTAMP sets none.
+    Returns headers, without lengths and checksums, and records.
     """
     is_theirs = np.zeros(len(records.batches), np.bool_)
     is_theirs[which] = True
@@ -51,6 +51,7 @@ def rebuilt(
     indexes = records.batches[which]
     has_horizon = batches.has_horizon[indexes]
     stamped = ~has_horizon & np.logical_or.reduceat(is_null, starts)
+    stamped &= horizon_ms != NO_TIMESTAMP
     base = batches.column("base_timestamp_ms")[indexes]
     columns = records.columns(rows)
     times = base[of] + columns.timestamp_deltas()

@@ -24,7 +24,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from ledgerfold.kafka.segment import Segment, Segments, closed_from, floor_index
+from ledgerfold.kafka.segment import (
+    NO_TIMESTAMP,
+    Segment,
+    Segments,
+    closed_from,
+    floor_index,
+)
+
+_LONG_MAX = 2**63 - 1
 
 
 class HasLags(Protocol):
@@ -153,3 +161,17 @@ def _delay_ms(segments: Segments, first_dirty: int, max_lag_ms: int, now_ms: int
     if not dates:
         return 0
     return max(0, now_ms - max(0, max_lag_ms) - min(dates))
+
+
+def delete_horizon_ms(now_ms: int, delete_retention_ms: int) -> int:
+    """Returns the delete horizon that a cleaning sets; NO_TIMESTAMP if it would exceed 64 bits.
+
+    A tombstone without one is never removed, but each cleaning may set one later. Source:
+    MemoryRecords.filterTo and MemoryRecordsBuilder.hasDeleteHorizonMs of Kafka 4.1, where such a
+    sum is negative.
+
+    >>> delete_horizon_ms(1000, 86_400_000), delete_horizon_ms(1000, 2**63 - 1)
+    (86401000, -1)
+    """
+    horizon_ms = now_ms + delete_retention_ms
+    return horizon_ms if horizon_ms <= _LONG_MAX else NO_TIMESTAMP

@@ -1,6 +1,7 @@
 """Writes a partition's folder that Kafka can open: segments with indexes, epochs and topic id.
 
-The folder is built aside, synced and renamed: it exists whole or not at all.
+The folder is built aside, synced and renamed: it exists whole or not at all. The folder aside is
+locked, so that no other writer removes or mixes its files; that of a killed one is built again.
 
 * Indexes get their entries as Kafka's do (storage/kafka/indexes.py). Offsets are relative to the
   base.
@@ -29,6 +30,7 @@ import os
 import shutil
 import struct
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -37,6 +39,7 @@ from uuid import UUID
 from ledgerfold.storage.entry import crc32c
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.files import REAL, AppendFile, write_file
+from ledgerfold.storage.folder_lock import locked_folder
 from ledgerfold.storage.kafka.batch import read_batch_header
 from ledgerfold.storage.kafka.folder import log_file_name
 from ledgerfold.storage.kafka.indexes import IndexGrowth
@@ -77,15 +80,35 @@ class FolderWriter:
         self._segment: _Segment | None = None
         self._epochs: list[tuple[int, int]] = []
         self._first_base = -1
+        self._lock = ExitStack()
 
     def __enter__(self) -> FolderWriter:
-        """Raises InvalidRequest if the folder exists."""
+        """Raises InvalidRequest if the folder exists, or another writer is at work on it."""
+        self._check_new()
+        with ExitStack() as lock:
+            self._aside.mkdir(parents=True, exist_ok=True)
+            try:
+                is_ours = lock.enter_context(locked_folder(self._aside, waits=False))
+            except FileNotFoundError:
+                # Another writer has just ended.
+                is_ours = False
+            if not is_ours:
+                raise InvalidRequest(f"Another export writes {self._folder}: name a new folder.")
+            lock.callback(shutil.rmtree, self._aside, ignore_errors=True)
+            # It may have been renamed since the check.
+            self._check_new()
+            self._clear()
+            self._lock = lock.pop_all()
+        return self
+
+    def _check_new(self) -> None:
         if self._folder.exists():
             raise InvalidRequest(f"{self._folder} exists already: name a new folder.")
-        # Left by an export that was killed.
-        shutil.rmtree(self._aside, ignore_errors=True)
-        self._aside.mkdir(parents=True)
-        return self
+
+    def _clear(self) -> None:
+        """Removes what an export that was killed has left."""
+        for each in self._aside.iterdir():
+            each.unlink()
 
     def __exit__(
         self,
@@ -93,14 +116,12 @@ class FolderWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        try:
+        # The folder aside is removed unless it was renamed: it must not keep a disk full.
+        with self._lock:
             if error is None:
                 self._finish()
             elif self._segment is not None:
                 self._segment.log.close()
-        finally:
-            # Renamed, or useless: it must not keep a disk full.
-            shutil.rmtree(self._aside, ignore_errors=True)
 
     def _finish(self) -> None:
         epochs = "".join(f"{epoch} {offset}\n" for epoch, offset in self._epochs)

@@ -22,6 +22,7 @@ from ledgerfold.storage.kafka.batch import (
     NO_TIMESTAMP,
     BatchHeader,
 )
+from ledgerfold.storage.limits import PRODUCER_IDS_MAX
 
 
 @dataclass(slots=True)
@@ -35,6 +36,7 @@ class Span:
     first_batch_timestamp_ms: int = NO_TIMESTAMP
     largest_timestamp_ms: int = NO_TIMESTAMP
     largest_timestamp_offset: int = -1
+    # Of those that a broker allocates.
     largest_producer_id: int = NO_PRODUCER_ID
 
     def add(self, header: BatchHeader) -> None:
@@ -48,7 +50,7 @@ class Span:
                 header.max_timestamp_ms,
                 header.max_timestamp_ms,
                 header.last_offset,
-                header.producer_id,
+                header.producer_id if header.producer_id < PRODUCER_IDS_MAX else NO_PRODUCER_ID,
             )
         )
 

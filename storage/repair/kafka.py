@@ -19,14 +19,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ledgerfold.storage.kafka.span import Span
+from ledgerfold.storage.producer_ids import first_behind
 from ledgerfold.storage.records import put_segments
 from ledgerfold.storage.repair.kafka_raw import LedgerFacts, list_raw
 from ledgerfold.storage.repair.ledger_check import LedgerCheck
 from ledgerfold.storage.repair.losses import messages_after
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment, KafkaSegmentFigures
-
-# The block size of Kafka's brokers.
-_PRODUCER_IDS_PER_BLOCK = 1000
 
 
 def facts_of(check: LedgerCheck) -> LedgerFacts:
@@ -206,5 +204,4 @@ def _describe(figures: KafkaSegmentFigures, span: Span) -> None:
 
 def next_producer_id(spans: Iterable[Span]) -> int:
     """Returns an id above all in the batches, and above the blocks they were assigned from."""
-    largest = max((each.largest_producer_id for each in spans), default=-1)
-    return (largest // _PRODUCER_IDS_PER_BLOCK + 1) * _PRODUCER_IDS_PER_BLOCK
+    return first_behind(max((each.largest_producer_id for each in spans), default=-1))

@@ -331,8 +331,10 @@ class _Planner(Draft):
             mended.CopyFrom(store)
         elif any(each.HasField("kafka") for each in self.topics.values()):
             mended.features.append(KAFKA_TOPICS)
+        if store is None or self.survey.is_incomplete:
+            # The lost writes may have reserved ids that are in batches.
             spans = (each.span() for each in self.survey.ledgers.values())
-            mended.next_producer_id = next_producer_id(spans)
+            mended.next_producer_id = max(mended.next_producer_id, next_producer_id(spans))
         segments = (each for record in self.ledgers.values() for each in record.segments)
         if DELETION_VECTORS not in mended.features and any(s.HasField("dead") for s in segments):
             mended.features.append(DELETION_VECTORS)

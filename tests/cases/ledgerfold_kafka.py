@@ -109,7 +109,7 @@ class KafkaAnswers:
         self._call(self._kafka.SetHighWatermark, request)
 
     def kafka_log_start(self, topic: str, offset: int) -> None:
-        request = kafka_pb2.SetLogStartRequest(topic=topic, offset=offset)
+        request = kafka_pb2.SetLogStartRequest(topic=topic, offset=offset, as_follower=True)
         self._call(self._kafka.SetLogStart, request)
 
     def kafka_truncate(self, topic: str, offset: int) -> None:

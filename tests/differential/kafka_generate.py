@@ -17,6 +17,8 @@ from typing import Any
 
 Request = dict[str, Any]
 
+# Kafka's longest: no delete horizon has so many bits.
+_FOREVER = str(2**63 - 1)
 _KEYS = tuple("abcdefg")
 _CODECS = ("gzip", "snappy", "lz4", "zstd")
 _STEPS_MIN, _STEPS_MAX = 15, 60
@@ -134,7 +136,7 @@ class _History:
             "min.cleanable.dirty.ratio": self._chance.choice(["0", "0", "0.01", "0.3", "0.5", "1"]),
             "internal.segment.bytes": str(self._chance.choice([150, 300, 500, 1000, 1 << 20])),
             "index.interval.bytes": self._chance.choice(["0", "100", "4096"]),
-            "delete.retention.ms": self._chance.choice(["0", "10", "1000", "86400000"]),
+            "delete.retention.ms": self._chance.choice(["0", "10", "1000", "86400000", _FOREVER]),
         }
         for probability, name, choices in (
             (0.15, "min.compaction.lag.ms", ["1", "50", "1000"]),

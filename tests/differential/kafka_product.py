@@ -241,9 +241,8 @@ class Product:
 
     def _log_start(self, request: Mapping[str, Any]) -> Json:
         before = self._describe(request).log_start_offset
-        told = self._call(
-            "SetLogStart", kafka_pb2.SetLogStartRequest, request["log"], offset=request["offset"]
-        )
+        fields = {"offset": request["offset"], "as_follower": True}
+        told = self._call("SetLogStart", kafka_pb2.SetLogStartRequest, request["log"], **fields)
         return {"moved": told.log_start_offset > before}
 
     def _truncate(self, request: Mapping[str, Any]) -> None:

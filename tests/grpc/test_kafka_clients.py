@@ -252,6 +252,10 @@ def test_log_operations_of_the_administration_client(
     kafka = admin.kafka
     assert kafka.roll_segment(topic) == 4
     assert [each.base_offset for each in kafka.describe_log(topic).segments] == [0, 4]
+    with pytest.raises(KafkaError) as refused:
+        kafka.set_log_start(topic, 2)
+    assert refused.value.kind is KafkaErrorKind.POLICY_VIOLATION
+    kafka.change_config(topic, values={"cleanup.policy": "compact,delete"})
     assert kafka.set_log_start(topic, 2) == 2
     with client.create_reader(topic, MessageId.earliest) as reader:
         assert offsets(reader) == [2, 3]

@@ -60,7 +60,7 @@ def trials(draw: st.DrawFn) -> dict[str, str]:
     trial = {
         "internal.segment.bytes": draw(st.sampled_from(["500", "800", "2000"])),
         "min.cleanable.dirty.ratio": draw(st.sampled_from(["0", "0.3", "0.7"])),
-        "delete.retention.ms": draw(st.sampled_from(["0", "2000", "86400000"])),
+        "delete.retention.ms": draw(st.sampled_from(["0", "2000", "86400000", str(2**63 - 1)])),
     }
     for name, choices in (
         ("min.compaction.lag.ms", ["500", "3000"]),

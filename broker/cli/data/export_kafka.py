@@ -167,13 +167,17 @@ def _aborted_by_segment(
 
 
 def write_checkpoints(folder: Path, log: DescribeLogResponse) -> None:
-    """Updates the partition's entries in the checkpoint files next to the folder."""
+    """Updates the partition's entries in the checkpoint files next to the folder.
+
+    Exports of other partitions wait meanwhile, or one would write the entries as another read them.
+    """
     from ledgerfold.broker.kafka.log.checkpoint_file import (
         CHECKPOINT_FILE,
         TopicPartition,
         checkpoint_text,
     )
     from ledgerfold.storage.files import replace_file
+    from ledgerfold.storage.folder_lock import locked_folder
     from ledgerfold.storage.kafka.folder import partition_of
 
     partition = TopicPartition(*partition_of(folder))
@@ -184,12 +188,14 @@ def write_checkpoints(folder: Path, log: DescribeLogResponse) -> None:
         LOG_START_FILE: log.log_start_offset if log.log_start_offset > first else None,
         RECOVERY_POINT_FILE: log.log_end_offset,
     }
-    for name, known in _read_checkpoints(folder).items():
-        known.pop(partition, None)
-        offset = offsets[name]
-        if offset is not None:
-            known[partition] = offset
-        replace_file(folder.resolve().parent / name, [checkpoint_text(known).encode()])
+    parent = folder.resolve().parent
+    with locked_folder(parent):
+        for name, known in _read_checkpoints(folder).items():
+            known.pop(partition, None)
+            offset = offsets[name]
+            if offset is not None:
+                known[partition] = offset
+            replace_file(parent / name, [checkpoint_text(known).encode()])
 
 
 def _read_checkpoints(folder: Path) -> dict[str, dict[TopicPartition, int]]:

@@ -217,7 +217,7 @@ class _Copy:
             # No record is left, and the next append is at the start.
             log_end = logs.begin_segment(topic, start)
         if start:
-            logs.set_log_start(topic, start)
+            logs.take_over_log_start(topic, start)
         checkpoint = checkpoints.first_dirty_offset
         if checkpoint is not None:
             logs.set_checkpoint(topic, checkpoint)

@@ -58,7 +58,11 @@ def _roll(options: argparse.Namespace) -> None:
     print_answer(options, rows, starmap(line, rolled))
 
 
-@VERBS.verb("delete-records", "delete a Kafka topic's records below an offset", TOPIC)
+@VERBS.verb(
+    "delete-records",
+    "delete a Kafka topic's records below an offset; its cleanup.policy must include delete",
+    TOPIC,
+)
 @argument("offset", "the new log start offset; -1: the high watermark", type=_offset)
 @ANSWER
 def _delete(options: argparse.Namespace) -> None:

@@ -95,7 +95,8 @@ class KafkaAdmin(Calls):
     def set_log_start(self, topic: str, offset: int | None = None) -> int:
         """Advances the log start offset (Kafka: DeleteRecords). Returns it.
 
-        `offset` None: to the high watermark.
+        `offset` None: to the high watermark. Raises KafkaError (POLICY_VIOLATION) if the topic's
+        `cleanup.policy` does not include `delete`.
         """
         request = kafka_pb2.SetLogStartRequest(topic=topic, offset=-1 if offset is None else offset)
         return int(self._call(request).log_start_offset)

@@ -84,6 +84,10 @@ class KafkaLogs(KafkaAdmin, Closing):
         )
         return int(self._call(request).base_offset)
 
+    def take_over_log_start(self, topic: str, offset: int) -> None:
+        """Advances the log start to that of another log, whatever the cleanup policy."""
+        self._call(kafka_pb2.SetLogStartRequest(topic=topic, offset=offset, as_follower=True))
+
     def describe(self, topic: str) -> kafka_pb2.DescribeLogResponse:
         """Returns the description in its wire format."""
         request = kafka_pb2.DescribeLogRequest(topic=topic)
@@ -92,11 +96,14 @@ class KafkaLogs(KafkaAdmin, Closing):
 
     def batches(self, topic: str, offset: int = 0) -> Iterator[bytes]:
         """Yields the stored batches that end at or after `offset`; holds one page at a time."""
-        page = self.describe_log(topic, batches=True, batches_from=offset)
-        yield from page.batches
-        while page.more_from is not None:
-            page = self.describe_log(topic, batches=True, batches_from=page.more_from)
-            yield from page.batches
+        request = kafka_pb2.DescribeLogRequest(
+            topic=topic, batches=True, batches_from=offset, batches_only=True
+        )
+        has_more = True
+        while has_more:
+            page = self._call(request)
+            yield from (each.batch for each in page.batches)
+            has_more, request.batches_from = page.HasField("more_from"), page.more_from
 
     def close(self) -> None:
         """Closes the connection; further calls raise AlreadyClosed."""

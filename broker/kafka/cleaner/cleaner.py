@@ -5,7 +5,8 @@ A *pass* is one iteration of a Kafka cleaner thread (docs/KAFKA.md, "A pass of t
 1. Choose the dirtiest of the eligible logs (choice.py), or take the requested one.
 2. Clean it (cleaning.py). An unload, a deletion of the topic or a policy without `compact` aborts
    the cleaning. A cleaning that fails marks its log *uncleanable*, and the cleaner skips the log
-   until the broker restarts. Deaths of the worker mark a log only after _DEATHS_MAX in a row.
+   until the broker restarts. Deaths of the worker mark a log only after _DEATHS_MAX in a row. If
+   there is no worker, or the disk is full, no log is marked, and the pass fails after step 3.
 3. Delete old segments of every compacted log that has no state (ledgerfold/kafka/retention.py).
 
 `log.cleaner.threads` threads run passes concurrently. A thread that found nothing to clean waits
@@ -20,17 +21,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import NamedTuple, Protocol
 
 from ledgerfold.broker.common.clock import Clock
 from ledgerfold.broker.kafka.cleaner.choice import Candidate, choose
 from ledgerfold.broker.kafka.cleaner.cleaning import Cleaning, CleaningResult, view_of
+from ledgerfold.broker.kafka.cleaner.cleanings import Cleanings, cancel_once
 from ledgerfold.broker.kafka.cleaner.deletion import Deletion
 from ledgerfold.broker.kafka.cleaner.gauges import Gauges
 from ledgerfold.broker.kafka.cleaner.pass_result import PassResult, failure_kind
-from ledgerfold.broker.kafka.cleaner.states import MARKED, Aborted, InProgress, States
+from ledgerfold.broker.kafka.cleaner.states import MARKED
 from ledgerfold.broker.kafka.cleaner.throttle import cleaning_rate, delay_ms_after
 from ledgerfold.broker.kafka.config.config import BrokerConfig
 from ledgerfold.broker.kafka.config.defects import Defects
@@ -43,6 +45,7 @@ from ledgerfold.storage.errors import (
     CompactionFailed,
     CompactionFenced,
     CompactorUnavailable,
+    DiskFailure,
     LedgerfoldError,
     Moved,
 )
@@ -73,7 +76,23 @@ class CleanerBroker(Protocol):
         ...
 
 
-class Cleaner:
+class _Begun(NamedTuple):
+    """A cleaning that has begun, of exactly this partition."""
+
+    partition: Partition
+    plan: Plan
+
+
+class _Ended(NamedTuple):
+    """The end of a cleaning. `obstacle`: it has another cause than the log."""
+
+    outcome: CleaningResult | None = None
+    was_aborted: bool = False
+    failure: LedgerfoldError | None = None
+    obstacle: LedgerfoldError | None = None
+
+
+class Cleaner(Cleanings):
     """The log cleaner of one broker, on its event loop."""
 
     def __init__(
@@ -82,21 +101,18 @@ class Cleaner:
         """Creates a cleaner. `defects(topic)` returns the enabled defects of a topic; of the broker
         for "".
         """
+        super().__init__()
         self._broker, self._compactor, self.defects = broker, compactor, defects
-        self.states = States()
         self.gauges = Gauges(broker.clock.now_ms)
         self._deletion = Deletion(
             broker.partitions_of_kafka, broker.clock.now_ms, self.states, self._wake
         )
-        self._cleanings: dict[str, asyncio.Task[CleaningResult]] = {}
         # Recent passes, newest first.
         self.last_passes: deque[PassResult] = deque(maxlen=_PASSES_KEPT)
         self._count = 0
         self._choosing = asyncio.Lock()
         # Deaths of the worker while it cleaned a log, since that log's last completed cleaning.
         self._deaths: dict[str, int] = {}
-        # Set when a log leaves its state.
-        self._changed = asyncio.Event()
         # All topics are loaded, and passes may run.
         self.has_started = False
         # Running cleaner threads and the retention thread.
@@ -126,7 +142,7 @@ class Cleaner:
         for each in threads:
             each.cancel()
         for task in cleanings:
-            _cancel(task)
+            cancel_once(task)
         if threads or cleanings:
             await asyncio.wait({*threads, *cleanings})
 
@@ -187,91 +203,126 @@ class Cleaner:
         began_ms = self._broker.clock.now_ms()
         # The lock keeps two threads from choosing the same log while a checkpoint is written.
         async with self._choosing:
-            plans = await self._plans()
+            await self._repair_checkpoints(began_ms)
+            plans = self._plans()
             choice = choose(plans)
-            chosen = topic or choice.log
-            made = plans[chosen].plan if chosen in plans else None
-            if made is None or (topic is not None and not made.cleanable_bytes):
-                # It has a state, is uncleanable, or has nothing to clean.
-                chosen = None
-            if chosen is not None and not self.states.begin(chosen):
-                chosen = None
+            begun = self._begin(topic or choice.log, plans, is_requested=topic is not None)
         self.gauges.chosen(choice, began_ms)
-        outcome, was_aborted, failure = None, False, None
-        if chosen is not None and made is not None:
-            try:
-                outcome = await self._clean(chosen, made)
-            except (CompactionFenced, CompactionCancelled, Moved):
-                was_aborted = True
-            except CompactorUnavailable:
-                # NOTE: the log did not cause this, and is tried again.
-                raise
-            except LedgerfoldError as error:
-                partition = self._broker.partitions_of_kafka().get(chosen)
-                if partition is None or partition.log.state.failure is not None:
-                    # NOTE: the log has failed and will be reloaded; the cleaning did not cause
-                    # that.
-                    was_aborted = True
-                else:
-                    failure = error
-                    if not self._may_try_again(chosen, error):
-                        await self._failed(partition, made, error)
-            else:
-                self._deaths.pop(chosen, None)
-            finally:
-                self._end(chosen)
-        deleted = 0 if failure else await self._deletion.of_compacted()
+        ended = _Ended() if begun is None else await self._clean(begun)
+        deleted = 0 if ended.failure else await self._deletion.of_compacted()
         elapsed_ms = self._broker.clock.now_ms() - began_ms
         result = PassResult(
-            chosen, choice, made, outcome, was_aborted, failure, deleted, elapsed_ms, began_ms
+            None if begun is None or ended.obstacle else begun.partition.name,
+            choice,
+            None if begun is None else begun.plan,
+            ended.outcome,
+            ended.was_aborted,
+            ended.failure,
+            deleted,
+            elapsed_ms,
+            began_ms,
         )
         if result.topic is not None or result.deleted_segments:
             self.last_passes.appendleft(result)
+        if ended.obstacle is not None:
+            raise ended.obstacle
         self.gauges.ended(result.outcome, elapsed_ms, self._broker.kafka_config.map_slots)
         return result
 
-    async def _plans(self) -> dict[str, Candidate]:
-        """Returns the compacted logs that have no state. Repairs invalid checkpoints."""
-        candidates = {}
-        now_ms = self._broker.clock.now_ms()
-        for name, partition in list(self._broker.partitions_of_kafka().items()):
-            is_candidate = partition.config.is_compacted and self.states.is_free(name)
-            has_failed = partition.log.state.failure is not None
-            if not is_candidate or has_failed or self.states.is_uncleanable(name):
-                continue
-            made = plan_of(partition, now_ms)
-            if made.must_repair:
-                wrong = partition.checkpoint
+    def _candidates(self) -> list[Partition]:
+        """Returns the compacted logs that may be cleaned: without a state, failure or mark."""
+        return [
+            each
+            for name, each in self._broker.partitions_of_kafka().items()
+            if each.config.is_compacted
+            and each.log.state.failure is None
+            and self.states.is_free(name)
+            and not self.states.is_uncleanable(name)
+        ]
+
+    async def _repair_checkpoints(self, now_ms: int) -> None:
+        """Replaces checkpoints that are not in their log. Raises DiskFailure."""
+        for partition in self._candidates():
+            made = self._plan(partition, now_ms)
+            if made is not None and made.must_repair:
+                name, wrong = partition.name, partition.checkpoint
                 _log.warning("%s: checkpoint %s is not in the log; from its start on", name, wrong)
-                try:
+                with suppress(Moved):
                     await partition.set_checkpoint(made.first_dirty_offset)
-                except Moved:
-                    continue
-            candidates[name] = Candidate(made, partition.config.min_cleanable_ratio)
-        return candidates
 
-    async def _clean(self, name: str, made: Plan) -> CleaningResult:
-        config, clock = self._broker.kafka_config, self._broker.clock
-        cleaning = self._cleaning("clean", name, made)
-        work = cleaning.run(self._broker.metadata, cleaning_rate(config, clock))
-        task = self._cleanings[name] = asyncio.create_task(work)
+    def _plans(self) -> dict[str, Candidate]:
+        """Returns the present plans of all candidates."""
+        now_ms = self._broker.clock.now_ms()
+        made = {each: self._plan(each, now_ms) for each in self._candidates()}
+        return {
+            partition.name: Candidate(plan, partition.config.min_cleanable_ratio)
+            for partition, plan in made.items()
+            if plan is not None
+        }
+
+    def _plan(self, partition: Partition, now_ms: int) -> Plan | None:
+        """Returns a log's plan. A defect in making it is the log's, as in Kafka: it is marked."""
         try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            current = asyncio.current_task()
-            if current is not None and current.cancelling():
-                # The pass itself is cancelled, with or without the cleaning.
-                _cancel(task)
-                await asyncio.wait({task})
-                raise
-            raise CompactionCancelled(f"The cleaning of {name} was aborted.") from None
-        finally:
-            del self._cleanings[name]
+            return plan_of(partition, now_ms)
+        except Exception as error:
+            name, failure = partition.name, CompactionFailed("plan", repr(error))
+            if self._broker.partitions_of_kafka().get(name) is partition:
+                _log.exception("%s: no cleaning can be planned", name)
+                self.mark_uncleanable(name, str(failure), failure_kind(failure))
+            return None
 
-    async def idle(self, name: str) -> None:
-        """Waits until no cleaning or deletion of the log is in progress."""
-        while isinstance(self.states.of(name), InProgress | Aborted):
-            await self._changed.wait()
+    def _begin(
+        self, name: str | None, plans: Mapping[str, Candidate], *, is_requested: bool
+    ) -> _Begun | None:
+        """Begins the cleaning of a log; None if it has a state, a mark or nothing to clean.
+
+        NOTE: nothing is awaited between the plans and the cleaning, which would be of another log
+        if its topic were deleted and created again, or truncated, meanwhile.
+        """
+        if name is None or name not in plans:
+            return None
+        made = plans[name].plan
+        if (is_requested and not made.cleanable_bytes) or not self.states.begin(name):
+            return None
+        return _Begun(self._broker.partitions_of_kafka()[name], made)
+
+    async def _clean(self, begun: _Begun) -> _Ended:
+        """Runs a cleaning that has begun, to its end. Raises DiskFailure."""
+        partition, name = begun.partition, begun.partition.name
+        config, clock = self._broker.kafka_config, self._broker.clock
+        try:
+            work = self._cleaning("clean", partition, begun.plan)
+            rate = cleaning_rate(config, clock)
+            outcome = await self._run(name, work.run(self._broker.metadata, rate))
+        except (CompactionFenced, CompactionCancelled, Moved):
+            return _Ended(was_aborted=True)
+        except Exception as error:
+            return await self._ended_by(error, begun)
+        finally:
+            self._end(name)
+        self._deaths.pop(name, None)
+        return _Ended(outcome)
+
+    async def _ended_by(self, error: Exception, begun: _Begun) -> _Ended:
+        """Handles the failure of a cleaning. Raises DiskFailure."""
+        partition, name = begun.partition, begun.partition.name
+        if isinstance(error, CompactorUnavailable) or (
+            isinstance(error, DiskFailure) and error.is_full
+        ):
+            # NOTE: the log did not cause this, and is tried again.
+            return _Ended(obstacle=error)
+        is_there = self._broker.partitions_of_kafka().get(name) is partition
+        if not is_there or partition.log.state.failure is not None:
+            # NOTE: the log has failed and will be reloaded, or was already; the cleaning did not
+            # cause that.
+            return _Ended(was_aborted=True)
+        if not isinstance(error, LedgerfoldError):
+            # As in Kafka, a defect marks the log that meets it, and other logs are cleaned.
+            _log.error("%s: a cleaning met a defect", name, exc_info=error)
+            error = CompactionFailed("clean", repr(error))
+        if not self._may_try_again(name, error):
+            await self._failed(partition, begun.plan, error)
+        return _Ended(failure=error)
 
     async def dry_run(self, name: str, made: Plan) -> CleanManifest:
         """Runs a dry run of `made`, a plan made after idle(). Raises as Cleaning.dry_run().
@@ -279,14 +330,14 @@ class Cleaner:
         The log is paused until the dry run ends, so that the files it reads stay.
         """
         async with self.paused(name, aborts=False):
-            return await self._cleaning("plan", name, made).dry_run()
+            partition = self._broker.partitions_of_kafka().get(name)
+            if partition is None:
+                raise Moved(f"{name} was unloaded; try again.")
+            return await self._cleaning("plan", partition, made).dry_run()
 
-    def _cleaning(self, kind: str, name: str, made: Plan) -> Cleaning:
-        """Returns a cleaning of the log under a new run id. Raises Moved if it is not loaded."""
-        broker, now_ms = self._broker, self._broker.clock.now_ms()
-        partition = broker.partitions_of_kafka().get(name)
-        if partition is None:
-            raise Moved(f"{name} was unloaded; try again.")
+    def _cleaning(self, kind: str, partition: Partition, made: Plan) -> Cleaning:
+        """Returns a cleaning of the log under a new run id."""
+        broker, now_ms, name = self._broker, self._broker.clock.now_ms(), partition.name
         self._count += 1
         return Cleaning(
             partition,
@@ -311,17 +362,17 @@ class Cleaner:
         self.mark_uncleanable(name, str(error), failure_kind(error))
         await partition.set_checkpoint(made.first_dirty_offset)
 
-    def _end(self, name: str) -> None:
-        self.states.end(name)
-        self._wake()
-
-    def _wake(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
-
     def mark_uncleanable(self, name: str, why: str, kind: str = MARKED) -> None:
         """Marks a log uncleanable until the broker restarts or the topic is deleted."""
         self.states.mark_uncleanable(name, kind, why)
+
+    def deleted(self, name: str) -> None:
+        """Drops marks and pauses of a deleted topic, so that a new topic of the same name
+        has none.
+        """
+        self.states.forget(name)
+        self._restored.discard(name)
+        self._deaths.pop(name, None)
 
     def gauge_values(self) -> dict[str, int]:
         """Returns the gauges by Kafka's object names; none after stop()."""
@@ -330,7 +381,8 @@ class Cleaner:
         partitions, now_ms = self._broker.partitions_of_kafka(), self._broker.clock.now_ms()
         left_alone = self.states.uncleanable
         loaded = [partitions[each] for each in left_alone if each in partitions]
-        bytes_left = sum(plan_of(each, now_ms).cleanable_bytes for each in loaded)
+        plans = [self._plan(each, now_ms) for each in loaded]
+        bytes_left = sum(plan.cleanable_bytes for plan in plans if plan is not None)
         values = self.gauges.values(len(left_alone), bytes_left)
         if not self.defects("").gauges_with_defects:
             return values
@@ -339,57 +391,6 @@ class Cleaner:
     def checkpoints(self, namespace: str = "") -> StoredCheckpoints:
         """Returns cleaner-offset-checkpoint as Kafka would write it, for loaded and other logs."""
         return stored_checkpoints(self._broker.metadata.topics(), namespace)
-
-    # -- aborting and pausing --------------------------------------------------------------
-
-    async def abort_and_pause(self, name: str) -> None:
-        """Aborts a log's cleaning and prevents another until resume(). Returns once paused."""
-        while self.states.is_aborted(name):
-            # Another caller is aborting it, too.
-            await self._changed.wait()
-        if not self.states.abort_and_pause(name):
-            if name in self._cleanings:
-                _cancel(self._cleanings[name])
-            while self.states.is_aborted(name):
-                await self._changed.wait()
-
-    def resume(self, name: str) -> None:
-        self.states.resume(name)
-        self._wake()
-
-    @asynccontextmanager
-    async def paused(self, name: str, *, aborts: bool) -> AsyncIterator[None]:
-        """Pauses a log for the block. A cleaning is aborted if `aborts`, else awaited."""
-        if aborts:
-            await self.abort_and_pause(name)
-        else:
-            await self.idle(name)
-            self.states.abort_and_pause(name)
-        try:
-            yield
-        finally:
-            self.states.end_pause(name)
-            self._wake()
-
-    async def forget(self, name: str) -> None:
-        """Aborts the log's cleaning before its topic is unloaded."""
-        if name in self._cleanings:
-            task = self._cleanings[name]
-            _cancel(task)
-            await asyncio.wait({task})
-
-    def deleted(self, name: str) -> None:
-        """Drops marks and pauses of a deleted topic, so that a new topic of the same name
-        has none.
-        """
-        self.states.forget(name)
-        self._deaths.pop(name, None)
-
-
-def _cancel(task: asyncio.Task[CleaningResult]) -> None:
-    """Cancels a cleaning once: a second cancel would interrupt the wait for the worker."""
-    if not task.cancelling():
-        task.cancel()
 
 
 def plan_of(partition: Partition, now_ms: int) -> Plan:

@@ -11,8 +11,10 @@ until every caller that paused it has resumed it. The caller that aborts waits u
 paused; abort_and_pause() returns whether it has to.
 
 A log whose cleaning failed is marked *uncleanable*: it is skipped until a restart or its deletion.
-An unload removes neither the mark nor the pauses. The mark has the kind of the failure, for
-programs: the reason of an error, WORKER_DIED, or MARKED, which an administrator set.
+An unload removes neither the mark nor the pauses. Those of an administrator are stored in the
+topic's record, too (broker/topics/kafka_pauses.py), and restored after a start. The mark has the
+kind of the failure, for programs: the reason of an error, WORKER_DIED, or MARKED, which an
+administrator set.
 
 Source: LogCleanerManager, LogCleaningState of Kafka 4.1, whose IllegalStateException is a
 RuntimeError here: only the broker's own code can cause it.
@@ -99,6 +101,13 @@ class States:
                     f"{state} state."
                 )
         return True
+
+    def restore(self, log: str, holds: int) -> None:
+        """Adds the pauses that were stored when the log is loaded: no cleaning is in progress."""
+        state = self._of.get(log)
+        assert state is None or isinstance(state, Paused)
+        if holds:
+            self._of[log] = Paused(holds + (state.holds if state else 0))
 
     def resume(self, log: str) -> None:
         match self._of.get(log):

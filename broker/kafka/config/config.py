@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import isnan
 from typing import TypeVar
 
 from ledgerfold.broker.kafka.config.broker_settings import BROKER_SETTINGS, DEDUPE_BYTES_LEAST
@@ -79,7 +80,9 @@ class BrokerConfig:
     @property
     def map_keys_max(self) -> int:
         """The number of keys that one thread's offset map takes."""
-        return int(self.map_slots * self.share("log.cleaner.io.buffer.load.factor"))
+        keys = self.map_slots * self.share("log.cleaner.io.buffer.load.factor")
+        # As Java converts a double.
+        return 0 if isnan(keys) else int(max(-INT_MAX - 1, min(keys, INT_MAX)))
 
     def changed(self, given: Mapping[str, str | None]) -> BrokerConfig:
         """Returns the settings after a change at run time; `None` unsets one. Refuses what Kafka

@@ -23,7 +23,7 @@ from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.what_if.kafka.growing import GrowingLog
 from ledgerfold.compactor.what_if.kafka.history import History
 from ledgerfold.compactor.what_if.kafka.sizes import rebuilt
-from ledgerfold.kafka.cleanable import Plan
+from ledgerfold.kafka.cleanable import Plan, delete_horizon_ms
 from ledgerfold.kafka.rolling import Growth
 from ledgerfold.kafka.segment import Segment
 from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES
@@ -185,7 +185,9 @@ class Cleaner:
             columns.last_offset[which],
             columns.is_control[which],
         )
-        self._horizon_ms[which[is_stamped]] = now_ms + self._settings.delete_retention_ms
+        self._horizon_ms[which[is_stamped]] = delete_horizon_ms(
+            now_ms, self._settings.delete_retention_ms
+        )
         changed = which[is_changed]
         if len(changed):
             built = rebuilt(self._history, rows[is_changed[of]], changed, self._horizon_ms[changed])

@@ -318,16 +318,18 @@ class EndTransactionRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., commit: _Optional[bool] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class DescribeLogRequest(_message.Message):
-    __slots__ = ("topic", "batches", "batches_from", "batches_bytes_max")
+    __slots__ = ("topic", "batches", "batches_from", "batches_bytes_max", "batches_only")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FROM_FIELD_NUMBER: _ClassVar[int]
     BATCHES_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_ONLY_FIELD_NUMBER: _ClassVar[int]
     topic: str
     batches: bool
     batches_from: int
     batches_bytes_max: int
-    def __init__(self, topic: _Optional[str] = ..., batches: _Optional[bool] = ..., batches_from: _Optional[int] = ..., batches_bytes_max: _Optional[int] = ...) -> None: ...
+    batches_only: bool
+    def __init__(self, topic: _Optional[str] = ..., batches: _Optional[bool] = ..., batches_from: _Optional[int] = ..., batches_bytes_max: _Optional[int] = ..., batches_only: _Optional[bool] = ...) -> None: ...
 
 class DescribeLogResponse(_message.Message):
     __slots__ = ("log_start_offset", "log_end_offset", "high_watermark", "last_stable_offset", "checkpoint", "segments", "batches", "producers", "aborted", "cleaning_state", "uncleanable_reason", "more_from", "uncleanable_kind")
@@ -442,12 +444,14 @@ class RollSegmentResponse(_message.Message):
     def __init__(self, base_offset: _Optional[int] = ...) -> None: ...
 
 class SetLogStartRequest(_message.Message):
-    __slots__ = ("topic", "offset")
+    __slots__ = ("topic", "offset", "as_follower")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    AS_FOLLOWER_FIELD_NUMBER: _ClassVar[int]
     topic: str
     offset: int
-    def __init__(self, topic: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+    as_follower: bool
+    def __init__(self, topic: _Optional[str] = ..., offset: _Optional[int] = ..., as_follower: _Optional[bool] = ...) -> None: ...
 
 class SetLogStartResponse(_message.Message):
     __slots__ = ("log_start_offset",)

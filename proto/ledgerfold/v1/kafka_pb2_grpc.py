@@ -150,7 +150,8 @@ class KafkaServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetLogStart(self, request, context):
-        """Advances the log start: records below it are not read any more (Kafka: DeleteRecords).
+        """Advances the log start: records below it are not read any more (Kafka: DeleteRecords). Kafka's error POLICY_VIOLATION if
+        the cleanup policy does not include delete.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

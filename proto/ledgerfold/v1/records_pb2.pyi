@@ -434,7 +434,7 @@ class TopicRecord(_message.Message):
     def __init__(self, name: _Optional[str] = ..., created_ms: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., compacted: _Optional[_Union[CompactedView, _Mapping]] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., compaction_cursor: _Optional[bool] = ..., last_run_number: _Optional[int] = ..., epoch: _Optional[int] = ..., last_producer_number: _Optional[int] = ..., retention_floor: _Optional[_Union[Position, _Mapping]] = ..., truncated_upto: _Optional[_Union[Position, _Mapping]] = ..., terminated_at: _Optional[_Union[Position, _Mapping]] = ..., compaction_moved_to: _Optional[_Union[Position, _Mapping]] = ..., kafka: _Optional[_Union[KafkaLog, _Mapping]] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
 
 class KafkaLog(_message.Message):
-    __slots__ = ("config", "log_start_offset", "first_dirty_offset", "segments", "closed", "rolled", "truncated_to", "loaded")
+    __slots__ = ("config", "log_start_offset", "first_dirty_offset", "segments", "closed", "rolled", "truncated_to", "loaded", "pauses", "leader_epoch")
     class ConfigEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -450,6 +450,8 @@ class KafkaLog(_message.Message):
     ROLLED_FIELD_NUMBER: _ClassVar[int]
     TRUNCATED_TO_FIELD_NUMBER: _ClassVar[int]
     LOADED_FIELD_NUMBER: _ClassVar[int]
+    PAUSES_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     config: _containers.ScalarMap[str, str]
     log_start_offset: int
     first_dirty_offset: int
@@ -458,7 +460,9 @@ class KafkaLog(_message.Message):
     rolled: KafkaProducers
     truncated_to: int
     loaded: KafkaProducers
-    def __init__(self, config: _Optional[_Mapping[str, str]] = ..., log_start_offset: _Optional[int] = ..., first_dirty_offset: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[KafkaSegment, _Mapping]]] = ..., closed: _Optional[_Union[KafkaProducers, _Mapping]] = ..., rolled: _Optional[_Union[KafkaProducers, _Mapping]] = ..., truncated_to: _Optional[int] = ..., loaded: _Optional[_Union[KafkaProducers, _Mapping]] = ...) -> None: ...
+    pauses: int
+    leader_epoch: int
+    def __init__(self, config: _Optional[_Mapping[str, str]] = ..., log_start_offset: _Optional[int] = ..., first_dirty_offset: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[KafkaSegment, _Mapping]]] = ..., closed: _Optional[_Union[KafkaProducers, _Mapping]] = ..., rolled: _Optional[_Union[KafkaProducers, _Mapping]] = ..., truncated_to: _Optional[int] = ..., loaded: _Optional[_Union[KafkaProducers, _Mapping]] = ..., pauses: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
 
 class KafkaProducers(_message.Message):
     __slots__ = ("end_offset", "producers", "aborted")

@@ -175,7 +175,7 @@ def high_watermark(run: Run, step: Step) -> None:
 
 @verb("log-start N")
 def log_start(run: Run, step: Step) -> None:
-    """Moves the log start: records below are no longer read."""
+    """Moves the log start, whatever the cleanup policy: records below are no longer read."""
     run.ask("kafka-log-start", topic=kafka_topic(run).name, offset=step.arguments["n"])
 
 

@@ -13,6 +13,7 @@ from tests.model.kafka.batches import Batch, Record, header_only, rebuilt
 from tests.model.kafka.log import Log
 from tests.model.kafka.producers import Producer, Refused
 from tests.model.kafka.segments import SPAN_MAX, Segment
+from tests.model.kafka.settings import LONG_MAX
 from tests.model.kafka.transactions import Transactions
 
 KAFKA, DOCUMENTED = "kafka-4.1", "documented"
@@ -178,6 +179,9 @@ class Round:
         horizon = batch.horizon
         if horizon is None and (is_empty_marker or any(r.value is None for r in kept)):
             horizon = self._now_ms + self._log.settings.delete_retention_ms
+            if horizon > LONG_MAX:
+                # Kafka's sum is negative: no horizon.
+                horizon = None
         if len(kept) == len(batch.records) and horizon == batch.horizon:
             return batch
         made = rebuilt(batch, kept, horizon)

@@ -87,9 +87,20 @@ def test_options_for_the_other_kind_of_topic_are_refused(
         assert (ran.code, ran.out) == (1, "")
 
 
+def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(
+    cli: Ledgerfold, kafka: str
+) -> None:
+    """As Kafka's DeleteRecords, which no test had asked about a policy without delete."""
+    ran = cli("topics", "delete-records", kafka, "2")
+    assert (ran.code, "can not be deleted due to the configured policy" in ran.err) == (1, True)
+    assert len(cli("read", kafka, "--until-end").rows) == 4
+
+
 def test_an_offset_outside_of_the_log(cli: Ledgerfold, kafka: str) -> None:
     """Above its end, or below its start, in Kafka's words."""
     assert "log segments in the range 0 to 4" in cli("read", kafka, "--offset", "5").err
+    keep = ("cleanup.policy=compact,delete", "retention.ms=-1")
+    assert cli("topics", "set-config", kafka, *keep).code == 0
     assert cli("topics", "delete-records", kafka, "2").out == "The log begins at offset 2.\n"
     assert cli("read", kafka, "--offset", "1").code == 1
     assert [row["offset"] for row in cli("read", kafka, "--until-end").rows] == [2, 3]

@@ -209,7 +209,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledgerfold]:
                 f"topics create-subscription {T} -s s -m earliest",
                 "topics create public/walked/ended",
                 "topics create-partitioned-topic public/walked/p -p 2",
-                f"topics create {K} --cleanup-policy compact",
+                f"topics create {K} --cleanup-policy compact,delete",
                 f"produce {K} -k a -m 1",
                 f"produce {K} -k a -m 2",
                 f"schemas upload public/walked/s -f {schema}",

@@ -128,6 +128,14 @@ def test_a_horizon_beyond_the_calendar() -> None:
     assert explain(record(1, None), for_ever, mapped=1).next.endswith(f"{2**63 - 1} ms")
 
 
+def test_a_tombstone_that_gets_no_delete_horizon() -> None:
+    """Its sum with the present exceeds 64 bits, which no retention of a test had done."""
+    for_ever = NextRound(0, 90, 90, 90, now_ms=1, delete_retention_ms=2**63 - 1)
+    assert explain(record(1, None), for_ever, mapped=1).next == (
+        "stays: tombstone; with this delete.retention.ms it gets no delete horizon"
+    )
+
+
 @pytest.mark.parametrize(
     ("marker", "then"),
     [

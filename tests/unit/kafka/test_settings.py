@@ -272,3 +272,19 @@ def test_printed_numbers_can_be_parsed(number: float) -> None:
     free = type(setting)("any", "DOUBLE", None, "Any.")
     back = free.parse(shown)
     assert back == number or back != back
+
+
+@pytest.mark.parametrize(
+    ("factor", "keys"),
+    [
+        ("NaN", 0),
+        ("Infinity", INT_MAX),
+        ("1e300", INT_MAX),
+        ("-Infinity", -INT_MAX - 1),
+        ("0.5", 2_796_202),
+    ],
+)
+def test_the_keys_of_a_map_are_converted_as_in_java(factor: str, keys: int) -> None:
+    """Tests had only finite settings, and a thread ended at any other one."""
+    given = {"log.cleaner.io.buffer.load.factor": factor}
+    assert BrokerConfig.of(given).map_keys_max == keys

@@ -59,6 +59,19 @@ def test_a_high_watermark_below_the_log_start(lab: KafkaLab, offset: int) -> Non
     assert lab.kafka.partition.high_watermark == 1
 
 
+def test_a_page_of_batches_only(lab: KafkaLab) -> None:
+    """Lists had been in each answer, beside a batch that may fill it."""
+    lab.add([(b"a", b"1")], producer_id=7, producer_epoch=0, base_sequence=0)
+    request = kafka_pb2.DescribeLogRequest(topic=TOPIC, batches=True, batches_only=True)
+    told = lab.run(KafkaHandlers(lab.broker).describe_log(request))
+    assert (len(told.batches), told.log_end_offset) == (1, 1)
+    assert [*told.segments, *told.producers, *told.aborted] == []
+    request.batches = False
+    told = lab.run(KafkaHandlers(lab.broker).describe_log(request))
+    assert told.segments
+    assert told.producers
+
+
 def test_a_checkpoint_below_the_log_start(lab: KafkaLab) -> None:
     request = kafka_pb2.SetCleaningRequest(topic=TOPIC, checkpoint=-2)
     with pytest.raises(

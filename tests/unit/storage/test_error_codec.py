@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ from ledgerfold.storage.errors import (
     CompactionError,
     CompactionFailed,
     Corruption,
+    DiskFailure,
     KafkaError,
     KafkaErrorKind,
     LedgerfoldError,
@@ -48,6 +50,8 @@ def test_every_reason_has_a_code_and_every_code_a_reason() -> None:
         SubscriptionBusy("t", "s", "it is exclusive."),
         CompactionFailed("phase one", "the worker died", worker_died=True),
         CompactionFailed("phase one", "out of memory"),
+        DiskFailure("1/0.log", "Writing", OSError(errno.ENOSPC, "No space left on device")),
+        DiskFailure("1/0.log", "Writing", OSError(errno.EIO, "Input/output error")),
         KafkaError(KafkaErrorKind.INVALID_RECORD, "One or more records have been rejected"),
     ],
 )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.files import Files, replace_file
 from ledgerfold.storage.kafka.folder_writer import FolderWriter
 from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
@@ -30,6 +32,50 @@ def test_a_batch_is_indexed_after_more_than_the_interval(tmp_path: Path) -> None
         writer.end_segment(modified_ms=0)
     index = (folder / f"{0:020}.index").read_bytes()
     assert list(struct.iter_unpack(">ii", index)) == [(2, 2 * size), (4, 4 * size)]
+
+
+def _write_one(writer: FolderWriter, offset: int) -> None:
+    writer.begin_segment(offset)
+    writer.append(build_batch([KafkaRecord(offset, 5, b"k", b"v")], base_offset=offset))
+    writer.end_segment(modified_ms=0)
+
+
+def test_a_second_writer_of_a_folder_is_refused(tmp_path: Path) -> None:
+    """Exports had been tested one after another."""
+    folder = tmp_path / "t-0"
+    with FolderWriter(folder, topic_id=UUID(int=7)) as writer:
+        _write_one(writer, 0)
+        with pytest.raises(InvalidRequest, match="Another export writes"):
+            FolderWriter(folder, topic_id=UUID(int=8)).__enter__()
+        _write_one(writer, 1)
+    assert [each.name for each in sorted(folder.glob("*.log"))] == [
+        f"{0:020}.log",
+        f"{1:020}.log",
+    ]
+    assert [each.name for each in tmp_path.iterdir()] == ["t-0"]
+    with pytest.raises(InvalidRequest, match="exists already"):
+        FolderWriter(folder, topic_id=UUID(int=8)).__enter__()
+
+
+def test_the_remains_of_a_killed_writer_are_replaced(tmp_path: Path) -> None:
+    folder, aside = tmp_path / "t-0", tmp_path / ".t-0.exporting"
+    aside.mkdir()
+    (aside / f"{9:020}.log").write_bytes(b"torn")
+    with FolderWriter(folder, topic_id=UUID(int=7)) as writer:
+        _write_one(writer, 0)
+    assert [each.name for each in folder.glob("*.log")] == [f"{0:020}.log"]
+    assert [each.name for each in tmp_path.iterdir()] == ["t-0"]
+
+
+def test_a_writer_that_fails_leaves_the_place_to_the_next_one(tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    with suppress(ZeroDivisionError), FolderWriter(folder, topic_id=UUID(int=7)) as writer:
+        writer.begin_segment(0)
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+    with FolderWriter(folder, topic_id=UUID(int=7)) as writer:
+        _write_one(writer, 0)
+    assert folder.exists()
 
 
 def test_a_file_next_to_a_folder_is_replaced_durably(

@@ -7,9 +7,16 @@ from pathlib import Path
 import pytest
 
 from ledgerfold.broker.kafka.producers.producer import Origin
+from ledgerfold.storage.limits import PRODUCER_IDS_MAX
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.records import KAFKA_TOPICS, SCHEMAS, TENANTS, encode_record, key_of
-from ledgerfold.v1.records_pb2 import LedgerRecord, SchemaRecord, TenantRecord, TopicRecord
+from ledgerfold.v1.records_pb2 import (
+    LedgerRecord,
+    SchemaRecord,
+    StoreRecord,
+    TenantRecord,
+    TopicRecord,
+)
 from tests.model.broker_lab import DATA, TOPIC
 from tests.support.kafka_lab import KafkaLab
 from tests.support.lossy_files import LossyFiles
@@ -198,6 +205,28 @@ def test_a_rebuilt_store_record_lists_the_features(disk: Disk) -> None:
     assert {KAFKA_TOPICS, TENANTS, SCHEMAS} <= set(store.features)
     assert store.next_producer_id > 7
     assert disk.offline.damage() == []
+
+
+def test_a_repair_after_lost_writes_reserves_the_ids_of_producers(disk: Disk) -> None:
+    """Until this test only a store record that was missing altogether had been repaired."""
+    with disk.metadata.batch() as batch:
+        batch.put(StoreRecord(store_version=3, next_ledger_id=1, is_incomplete=True))
+    disk.offline.repair()
+    assert disk.metadata.producer_ids.allocate() == 1000
+    assert disk.offline.damage() == []
+
+
+def test_a_repair_ignores_ids_that_are_never_assigned() -> None:
+    """They do not fit into the store record with their block."""
+    lab = KafkaLab({"cleanup.policy": "compact"})
+    for at, producer_id in enumerate([3, PRODUCER_IDS_MAX, 2**63 - 1]):
+        fields = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
+        lab.add([(b"k", b"v")], origin=Origin.REPLICATION, base_offset=at, **fields)
+    lab._drop()
+    disk = Disk(taken(lab.files, lab._pairs))
+    disk.pairs.write({}, [b"store"])
+    disk.offline.repair()
+    assert disk.metadata.producer_ids.allocate() == 1000
 
 
 def test_segments_with_inconsistent_raw_ledgers_are_corrected(disk: Disk) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import cast
@@ -10,6 +11,7 @@ from typing import cast
 import pytest
 
 from ledgerfold.broker.common.clock import WallClock
+from ledgerfold.broker.kafka.cleaner import cleaner as cleaner_module
 from ledgerfold.broker.kafka.cleaner.pass_result import PassResult
 from ledgerfold.broker.kafka.cleaner.states import MARKED, Paused
 from ledgerfold.broker.kafka.producers.producer import Origin
@@ -19,6 +21,7 @@ from ledgerfold.storage.error_codec import decode_error, encode_error
 from ledgerfold.storage.errors import (
     CompactionFailed,
     CompactorUnavailable,
+    DiskFailure,
     KafkaError,
     LedgerfoldError,
     Moved,
@@ -46,6 +49,8 @@ class HeldWorker:
         if self.error is not None:
             raise self.error
         await self.go_on.wait()
+        if self.error is not None:
+            raise self.error
         return CleanManifest(run_id=plan.run_id, end_offset=plan.first_dirty_offset)
 
 
@@ -281,6 +286,109 @@ def test_without_a_compactor_no_log_is_marked(lab: KafkaLab, worker: HeldWorker)
     assert lab.broker.cleaner.states.is_free(TOPIC)
 
 
+@pytest.mark.parametrize(
+    "obstacle",
+    [
+        CompactorUnavailable("It is off."),
+        DiskFailure("ledgers/9/0", "Writing", OSError(errno.ENOSPC, "No space left on device")),
+    ],
+    ids=["no worker", "full disk"],
+)
+def test_an_obstacle_outside_the_log_leaves_it_cleanable(
+    lab: KafkaLab, worker: HeldWorker, obstacle: LedgerfoldError
+) -> None:
+    """As the worker reports it. Full disks had failed compactions of other topics only."""
+    fill(lab)
+    worker.error = decode_error(*encode_error(obstacle))
+    with pytest.raises(type(obstacle)):
+        lab.run(lab.broker.cleaner.run_pass())
+    worker.error = None
+    worker.go_on.set()
+    assert lab.run(lab.broker.cleaner.run_pass()).topic == TOPIC
+
+
+def test_old_segments_are_deleted_although_no_log_can_be_cleaned(
+    lab: KafkaLab, worker: HeldWorker
+) -> None:
+    """Retention had been tested with a worker only."""
+    config = {"cleanup.policy": "compact,delete", "retention.ms": "1000"}
+    lab.run(change_topic_config(lab.broker, lab.kafka, config))
+    fill(lab)
+    lab.advance(1_000_000)
+    worker.error = CompactorUnavailable("It is off.")
+    with pytest.raises(CompactorUnavailable):
+        lab.run(lab.broker.cleaner.run_pass())
+    assert lab.kafka.partition.log_start_offset == 3
+    assert [each.deleted_segments for each in lab.broker.cleaner.last_passes] == [2]
+
+
+def test_a_topic_that_is_created_again_is_not_cleaned_by_the_plan_of_its_predecessor(
+    lab: KafkaLab, worker: HeldWorker
+) -> None:
+    """While another log's checkpoint is repaired, on a slow disk, which no test had held up."""
+    fill(lab)
+
+    async def turn() -> PassResult:
+        broker = lab.broker
+        await broker.create_topic(OTHER, {"cleanup.policy": "compact"})
+        other = (await broker.kafka_topic(OTHER)).partition
+        await other.set_checkpoint(1_000)
+        write = other.set_checkpoint
+
+        async def slowly(offset: int | None) -> None:
+            await broker.delete_topic(TOPIC, force=True)
+            await broker.create_topic(TOPIC, {"cleanup.policy": "compact"})
+            await write(offset)
+
+        other.set_checkpoint = slowly  # type: ignore[method-assign]
+        return await broker.cleaner.run_pass()
+
+    assert lab.run(turn()).topic is None
+    assert worker.plans == []
+    assert not lab.broker.cleaner.states.is_uncleanable(TOPIC)
+
+
+def test_a_failure_does_not_mark_the_successor_of_the_topic(
+    lab: KafkaLab, worker: HeldWorker
+) -> None:
+    """Failures had met only the log that they were about."""
+    fill(lab)
+    topics, cleaner = lab.broker.kafka_topics, lab.broker.cleaner
+    lab.run(lab.broker.create_topic(OTHER, {"cleanup.policy": "compact"}))
+    before, successor = lab.kafka, lab.run(lab.broker.kafka_topic(OTHER))
+
+    def replace() -> None:
+        topics[TOPIC] = successor
+        worker.error = CompactionFailed("copy", "its files are gone")
+
+    assert turn_with(lab, worker, replace).was_aborted
+    topics[TOPIC] = before
+    assert not cleaner.states.is_uncleanable(TOPIC)
+    assert successor.partition.checkpoint is None
+
+
+@pytest.mark.parametrize("where", ["plan", "cleaning"])
+def test_a_defect_marks_the_log_that_meets_it(
+    lab: KafkaLab, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Tests had only raised errors of our own, and a thread ended at any other one."""
+    fill(lab)
+    cleaner = lab.broker.cleaner
+
+    def break_down(*_: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    if where == "plan":
+        monkeypatch.setattr(cleaner_module, "plan_of", break_down)
+    else:
+        monkeypatch.setattr(cleaner, "_cleaning", break_down)
+    lab.run(cleaner.run_pass())
+    kind, why = cleaner.states.uncleanable[TOPIC]
+    assert (kind, "a defect" in why) == ("COMPACTION_FAILED", True)
+    name = "kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count"
+    assert cleaner.gauge_values()[name] == 1
+
+
 @pytest.mark.parametrize("how", ["pause", "policy", "unload", "delete"])
 def test_changes_of_the_log_abort_its_cleaning(lab: KafkaLab, worker: HeldWorker, how: str) -> None:
     fill(lab)
@@ -422,7 +530,7 @@ def test_t102_gauges_survive_a_cleaner_restart_and_end_with_the_broker(lab: Kafk
 def test_t102_dead_threads_are_counted(lab: KafkaLab, monkeypatch: pytest.MonkeyPatch) -> None:
     cleaner = lab.broker.cleaner
 
-    async def break_down() -> None:
+    def break_down() -> None:
         raise ZeroDivisionError("a defect")
 
     monkeypatch.setattr(cleaner, "_plans", break_down)

@@ -210,6 +210,21 @@ def test_a_follower_keeps_given_offsets(lab: KafkaLab) -> None:
     assert lab.add([B]) == [(91, 91)]
 
 
+def test_only_a_topic_with_the_policy_delete_deletes_records_on_request(lab: KafkaLab) -> None:
+    """The rule of Kafka's leader, before any other; a follower takes over any log start."""
+    lab.add([A, B])
+    with pytest.raises(KafkaError) as refused:
+        lab.run(lab.kafka.partition.delete_records(9))
+    assert refused.value.kind is KafkaErrorKind.POLICY_VIOLATION
+    assert str(refused.value) == (
+        "Records of partition t-0 can not be deleted due to the configured policy"
+    )
+    lab.run(lab.kafka.partition.change_config({"cleanup.policy": "compact,delete"}))
+    assert lab.run(lab.kafka.partition.delete_records(1)) == 1
+    lab.run(lab.kafka.partition.change_config({"cleanup.policy": "compact"}))
+    assert lab.run(lab.kafka.partition.set_log_start(2)) == 2
+
+
 def test_the_log_starts_after_deleted_records(lab: KafkaLab) -> None:
     lab.add([A], [B], [A])
     assert lab.run(lab.kafka.partition.set_log_start(2)) == 2
@@ -270,10 +285,26 @@ def test_random_jitter_shortens_a_segments_age(
     lab.close()
 
 
+def test_appends_continue_at_the_leader_epoch_of_a_followed_log(lab: KafkaLab) -> None:
+    """The epochs of logs with batches of two brokers had not been compared."""
+    lab.add([A], origin=Origin.REPLICATION, leader_epoch=5)
+    lab.add([A], origin=Origin.REPLICATION, base_offset=1, leader_epoch=3)
+    lab.add([A])
+    lab.crash()
+    lab.add([A])
+    lab.run(lab.kafka.end_transaction(7, 0, commit=True, timestamp_ms=5))
+    told = lab.run(lab.kafka.describe(batches=True))
+    epochs = [read_batch_header(each.batch).leader_epoch for each in told.batches]
+    assert epochs == [5, 3, 5, 5, 5]
+
+
 def test_batches_are_shown_in_pages(lab: KafkaLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page is the limit for every request."""
+    """A page is the limit for every request, unless a batch is larger than that.
+
+    Until this test had a large batch after a small one, a page could have a page more.
+    """
     monkeypatch.setattr(kafka_topic, "PAGE_BYTES", 150)
-    lab.add([A], [B], [A, B], [A])
+    lab.add([A], [B], [A, B], [A], [A] * 20, [B])
     pages, start = list[list[int]](), 0
     while True:
         asked = lab.kafka.describe(batches=True, batches_from=start, bytes_max=1 << 30)
@@ -282,7 +313,7 @@ def test_batches_are_shown_in_pages(lab: KafkaLab, monkeypatch: pytest.MonkeyPat
         if not told.HasField("more_from"):
             break
         start = told.more_from
-    assert pages == [[0, 1, 2], [4]]
+    assert pages == [[0, 1], [2, 4], [5], [25]]
 
 
 def test_an_append_yields_between_its_batches(lab: KafkaLab) -> None:

@@ -49,6 +49,39 @@ def test_a_tombstone_is_kept_for_its_retention(log: KafkaLog) -> None:
     assert log.text() == "2:Z=1 4:Y=2"
 
 
+@pytest.mark.parametrize("compression", [KafkaCompression.NONE, KafkaCompression.GZIP])
+def test_a_tombstone_with_the_longest_retention_stays(
+    log: KafkaLog, compression: KafkaCompression
+) -> None:
+    """No other test had a retention whose sum with the present exceeds 64 bits."""
+    log.settings["delete_retention_ms"] = 2**63 - 1
+    log.write("0:A=v [1:A 2:Z=1] |", compression=compression)
+    before = log.batches()[1]
+    for time_ms in (1, 2, 3):
+        log.clean(time_ms=time_ms)
+        assert log.batches()[0] == before
+        log.write(f"{time_ms + 2}:Y=1 |")
+
+
+def test_a_marker_with_the_longest_retention_stays(log: KafkaLog) -> None:
+    log.settings["delete_retention_ms"] = 2**63 - 1
+    fields = {"base_offset": 0, "timestamp_ms": 9, "producer_id": 7, "producer_epoch": 0}
+    log.add(end_marker(ControlType.COMMIT, **fields))
+    log.producers.clear()
+    log.roll()
+    for time_ms in (1, 2, 3):
+        log.write(f"{time_ms}:Y={time_ms} |")
+        log.clean(time_ms=time_ms)
+        assert log.text() == f"0:marker {time_ms}:Y={time_ms}"
+
+
+def test_the_largest_delete_horizon_is_set(log: KafkaLog) -> None:
+    log.settings["delete_retention_ms"] = 2**63 - 2
+    log.write("0:A |")
+    log.clean(time_ms=1)
+    assert log.text() == f"0:A~{2**63 - 1}"
+
+
 def test_the_map_fills(log: KafkaLog) -> None:
     """A round that removes nothing still advances."""
     log.write("0:k0=1 1:k1=1 2:k0=2 3:k1=2 4:k2=1 |")

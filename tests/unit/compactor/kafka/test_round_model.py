@@ -56,7 +56,7 @@ class Both:
         self.clock = Clock(1_000)
         settings = TopicSettings.of(
             {
-                "delete.retention.ms": str(self.random.choice([0, 50, 1000])),
+                "delete.retention.ms": str(self.random.choice([0, 50, 1000, 2**63 - 1])),
                 "index.interval.bytes": str(self.random.choice([0, 100, 4096])),
                 "message.timestamp.type": self.random.choice(["CreateTime", "LogAppendTime"]),
                 "internal.segment.bytes": str(self.random.choice([1_000, 3_000, 100_000])),
