@@ -7,6 +7,7 @@ rewind, the consumer's unsent deliveries are taken back first, with their permit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from ledgerfold.broker.common.outgoing import Share
