@@ -8,7 +8,7 @@
   depends on the time, and a user-defined one, whose code is unknown here.
 
   >>> topic = TopicRecord(compacted={"run_number": 7})
-  >>> runs = [RunRecord(number=7, strategy="event-time", strategy_version="1")]
+  >>> runs = [RunRecord(number=7, strategy="event-time", strategy_version="2")]
   >>> by_time = RunRules(CompactionStrategy(name="event-time"))
   >>> is_outdated(topic, runs, by_time)
   False
