@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from weakref import WeakKeyDictionary
 
 from ledgerfold.broker.common.shielding import run_to_completion
-from ledgerfold.broker.log.log import TopicLog
+from ledgerfold.broker.pulsar.acknowledging import acknowledge_entries, named_positions
 from ledgerfold.broker.pulsar.batch_acks import BatchAcks
 from ledgerfold.broker.pulsar.consumer_options import options_of, start_at, start_of
 from ledgerfold.broker.pulsar.delivery import AnySubscription, AttachedConsumer
 from ledgerfold.broker.pulsar.errors import error_answer, text_of
 from ledgerfold.broker.pulsar.frames import command, message_id
-from ledgerfold.broker.pulsar.from_native import bits_of
 from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS, known_topic
 from ledgerfold.broker.pulsar.schemas import check_consumer, takes_any
@@ -35,7 +34,6 @@ from ledgerfold.broker.topics.broker import PulsarTopic
 from ledgerfold.broker.topics.non_persistent_topic import IS_NON_PERSISTENT, NonPersistentTopic
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.codec import last_batch_index
-from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (
     LedgerfoldError,
     Moved,
@@ -46,13 +44,8 @@ from ledgerfold.storage.errors import (
 from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.data_pb2 import StartPosition
-from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandAck, CommandSubscribe, MessageIdData
+from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandAck, CommandSubscribe
 
-_CUMULATIVE = 1
-# About a millisecond's work.
-_SLICE_IDS = 200
-# The limit of words in an ack set, of 64 messages each. Longer sets are ignored.
-_WORDS_MAX = 8192
 _PERMITS_MAX = 2**31
 _log = logging.getLogger(__name__)
 
@@ -245,7 +238,7 @@ class Consuming:
         attached = self._consumers.get(asked.consumer_id)
         if attached is not None:
             attached.raise_epoch(asked)
-            positions = await _named(asked.message_ids, attached.subscription)
+            positions = await named_positions(asked.message_ids, attached.subscription)
             attached.subscription.redeliver(attached.consumer, positions)
 
     async def acknowledge(self, request: BaseCommand) -> None:
@@ -273,7 +266,7 @@ class Consuming:
     async def _acknowledge(self, ack: CommandAck, attached: AttachedConsumer) -> None:
         subscription, consumer = attached.subscription, attached.consumer
         if attached.stored is not None:
-            await _acknowledge_entries(ack, attached, *attached.stored)
+            await acknowledge_entries(ack, attached, *attached.stored)
         consumer.traffic.last_acked_ms = self._link.broker.clock_ms()
         attached.tell_end()
         if ack.HasField("request_id"):
@@ -353,67 +346,3 @@ class Consuming:
 def _drop(topic: Topic, subscription: Subscription) -> None:
     subscription.is_kept = False
     remove_abandoned(topic, subscription)
-
-
-async def _named(ids: Sequence[MessageIdData], subscription: AnySubscription) -> set[Position]:
-    """Returns the positions of a request for redelivery, which ordered subscriptions do not
-    need."""
-    type_, found = subscription.type, set[Position]()
-    if type_ is not None and type_.is_ordered:
-        return found
-    for start in range(0, len(ids), _SLICE_IDS):
-        if start:
-            await asyncio.sleep(0)
-        ids_now = ids[start : start + _SLICE_IDS]
-        found.update(Position(each.ledger_id, each.entry_id) for each in ids_now)
-    return found
-
-
-async def _acknowledge_entries(
-    ack: CommandAck, attached: AttachedConsumer, topic: Topic, subscription: Subscription
-) -> None:
-    consumer, is_cumulative = attached.consumer, ack.ack_type == _CUMULATIVE
-    for number, ids in enumerate(_slices(ack.message_id)):
-        if number:
-            await asyncio.sleep(0)
-        whole = _whole(ids, attached.acks, topic.log, subscription.mark_delete, is_cumulative)
-        if is_cumulative:
-            for each in whole:
-                subscription.acknowledge(consumer, (each,), cumulative=True)
-        else:
-            subscription.acknowledge(consumer, whole)
-
-
-def _slices(ids: Sequence[MessageIdData]) -> Iterator[list[MessageIdData]]:
-    """Yields ids and ack sets of about a millisecond's work."""
-    part, words = list[MessageIdData](), 0
-    for each in ids:
-        part.append(each)
-        words += len(each.ack_set)
-        if len(part) == _SLICE_IDS or words >= _WORDS_MAX:
-            yield part
-            part, words = [], 0
-    if part:
-        yield part
-
-
-def _whole(
-    ids: Sequence[MessageIdData],
-    acks: BatchAcks,
-    log: TopicLog,
-    mark_delete: Position,
-    is_cumulative: bool,
-) -> list[Position]:
-    """Returns the entries that are completely acknowledged now; records the others."""
-    whole = list[Position]()
-    for each in ids:
-        position = Position(each.ledger_id, each.entry_id)
-        if not each.ack_set:
-            acks.forget(position)
-            whole.append(position)
-        elif len(each.ack_set) <= _WORDS_MAX and position <= log.positions.last():
-            if acks.acknowledge(position, bits_of(each.ack_set), mark_delete):
-                whole.append(position)
-            elif is_cumulative:
-                whole.append(log.positions.previous(position))
-    return whole
