@@ -1,6 +1,6 @@
-"""Acknowledgements, and requests for redelivery, of many entries: in slices of a millisecond.
+"""The message ids of ACK and REDELIVER: of one command, up to 200,000.
 
-Other connections are served between two slices, whatever a command of 5 MiB lists.
+They are taken in slices of about a millisecond's work, between which other tasks run.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import Position
 from ledgerfold.v1.pulsar_pb2 import CommandAck, MessageIdData
 
-CUMULATIVE = 1
+_CUMULATIVE = 1
 # About a millisecond's work.
 _SLICE_IDS = 200
 # The limit of words in an ack set, of 64 messages each. Longer sets are ignored.
 _WORDS_MAX = 8192
 
 
-async def named_entries(
+async def named_positions(
     ids: Sequence[MessageIdData], subscription: AnySubscription
 ) -> set[Position]:
     """Returns the positions of a request for redelivery, which ordered subscriptions do not
@@ -43,7 +43,7 @@ async def named_entries(
 async def acknowledge_entries(
     ack: CommandAck, attached: AttachedConsumer, topic: Topic, subscription: Subscription
 ) -> None:
-    consumer, is_cumulative = attached.consumer, ack.ack_type == CUMULATIVE
+    consumer, is_cumulative = attached.consumer, ack.ack_type == _CUMULATIVE
     for number, ids in enumerate(_slices(ack.message_id)):
         if number:
             await asyncio.sleep(0)

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from weakref import WeakKeyDictionary
 
 from ledgerfold.broker.common.shielding import run_to_completion
-from ledgerfold.broker.pulsar.acknowledging import acknowledge_entries, named_entries
+from ledgerfold.broker.pulsar.acknowledging import acknowledge_entries, named_positions
 from ledgerfold.broker.pulsar.batch_acks import BatchAcks
 from ledgerfold.broker.pulsar.consumer_options import options_of, start_at, start_of
 from ledgerfold.broker.pulsar.delivery import AnySubscription, AttachedConsumer
@@ -238,7 +238,7 @@ class Consuming:
         attached = self._consumers.get(asked.consumer_id)
         if attached is not None:
             attached.raise_epoch(asked)
-            positions = await named_entries(asked.message_ids, attached.subscription)
+            positions = await named_positions(asked.message_ids, attached.subscription)
             attached.subscription.redeliver(attached.consumer, positions)
 
     async def acknowledge(self, request: BaseCommand) -> None:

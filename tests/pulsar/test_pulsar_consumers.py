@@ -341,7 +341,9 @@ def test_clients_do_not_notice_an_unload(
 def test_refusals_are_those_of_pulsar(
     client: pulsar.Client, broker: BrokerProcess, topic: str
 ) -> None:
-    """Tests had looked at the answers, not at the errors that Pulsar's client raises then."""
+    """The broker's answers had been tested, and not the errors that Pulsar's client makes of
+    them.
+    """
     with pytest.raises(pulsar.InvalidConfiguration):
         client.subscribe(topic, "")
     shared = {"consumer_type": pulsar.ConsumerType.Shared}
