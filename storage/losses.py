@@ -27,6 +27,7 @@ from ledgerfold.storage.names import parse_ledger_dir, write_mark_path
 from ledgerfold.storage.records import LABELS
 from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.repair_manifest import split_by_unfinished
+from ledgerfold.storage.snapshot_folder import SnapshotFolder
 from ledgerfold.storage.text import counted
 from ledgerfold.storage.unnamed import UnnamedFile, unnamed_files
 from ledgerfold.storage.write_mark import WriteMark
@@ -68,7 +69,8 @@ def find_losses(
     if mark is None:
         # NOTE: only after the store record states that the mark was missing.
         metadata.follow(WriteMark.create(write_mark_path(data_dir), metadata.writes, files))
-    metadata.skip_ledger_ids(highest_id)
+    # A restore brings ledgers back under their ids.
+    metadata.skip_ledger_ids(max(highest_id, SnapshotFolder(data_dir, files).highest_ledger_id()))
     report.is_incomplete = bool(signs) or was_known
     if report.is_incomplete:
         return name_topics(ledgers_dir, ledgers, metadata.topic_names(), files, report)

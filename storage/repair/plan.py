@@ -342,7 +342,11 @@ class _Planner(Draft):
             mended.features.append(PULSAR_ENTRIES)
         if store is None:
             mended.features.extend(self.survey.features())
-        mended.next_ledger_id = max(mended.next_ledger_id, max(ids, default=0) + 1)
+        highest_id = max(ids, default=0)
+        if self.survey.is_incomplete:
+            # A restore brings ledgers back under their ids.
+            highest_id = max(highest_id, self.survey.highest_saved_id)
+        mended.next_ledger_id = max(mended.next_ledger_id, highest_id + 1)
         mended.is_incomplete = False
         if mended != store:
             self.put(mended)

@@ -110,8 +110,9 @@ class Survey:
     has_mark: bool = False
     losses: list[str] = field(default_factory=list)
     writes: int = 0
-    # The snapshots that cannot be restored.
+    # The snapshots that cannot be restored; the highest id of a ledger of any snapshot, else 0.
     snapshots: dict[str, StorageError] = field(default_factory=dict)
+    highest_saved_id: int = 0
 
     @property
     def is_incomplete(self) -> bool:
@@ -197,7 +198,9 @@ def take(
     if files.exists(folder):
         _look_into(survey, folder, files)
     _find_losses(survey, data_dir, files)
-    survey.snapshots = SnapshotFolder(data_dir, files).damaged()
+    snapshots = SnapshotFolder(data_dir, files)
+    survey.snapshots = snapshots.damaged()
+    survey.highest_saved_id = snapshots.highest_ledger_id()
     if is_tail and is_same_boot and survey.has_mark and not survey.losses:
         # All counted writes are stored: the end is a truncated, never acknowledged write.
         survey.metadata_damage, survey.torn_metadata = None, metadata_damage

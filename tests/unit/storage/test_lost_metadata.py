@@ -259,6 +259,33 @@ def test_ledgers_brought_in_are_not_removed_after_a_power_loss(
     assert files_with_entries(snapshot, files) == there != set()
 
 
+@pytest.mark.parametrize("is_repaired", [False, True])
+def test_ids_of_ledgers_in_snapshots_are_not_allocated_again(is_repaired: bool) -> None:
+    """A restore would overwrite one of the ledgers, or be refused.
+
+    No test had restored a snapshot that is newer than the metadata.
+    """
+
+    def act(lab: BrokerLab) -> None:
+        publish(lab, 0, 4)
+        lab.run(BrokerSnapshots(lab.broker).save("s"))
+        wanted.update(all_reads(lab))
+        lab.run(reset(lab.broker))
+        lab.settle()
+
+    wanted: dict[bool, list[Read]] = {}
+    lab = BrokerLab()
+    files, pairs = Snapshot(recorded(lab, lambda: act(lab)).end.contents, []).disk()
+    if is_repaired:
+        Offline(DATA, pairs, files).repair()
+    lab = resumed(BrokerLab, files, pairs)
+    publish(lab, 0, 4, "persistent://public/default/other")
+    lab.run(BrokerSnapshots(lab.broker).restore("s"))
+    lab.settle()
+    assert all_reads(lab) == wanted
+    lab.stop()
+
+
 def test_a_trimmed_ledger_covered_by_the_view_is_no_loss() -> None:
     """Verify and repair report no loss."""
 
