@@ -30,13 +30,7 @@ from ledgerfold.storage.errors import (
     StorageError,
 )
 from ledgerfold.storage.files import Files
-from ledgerfold.storage.names import (
-    ASIDE_SUFFIX,
-    KEY_INDEX_SUFFIX,
-    SNAPSHOT_RECORDS,
-    SNAPSHOTS,
-    parse_ledger_dir,
-)
+from ledgerfold.storage.names import ASIDE_SUFFIX, KEY_INDEX_SUFFIX, SNAPSHOT_RECORDS, SNAPSHOTS
 from ledgerfold.storage.records import decode, key
 from ledgerfold.storage.segment import file_names
 from ledgerfold.v1.records_pb2 import LedgerRecord, Snapshot, SnapshotRecords
@@ -81,13 +75,9 @@ class SnapshotFolder:
                 found[name] = MissingFile(path, f"snapshot {name}")
         return found
 
-    def highest_ledger_id(self) -> int:
-        """Returns the highest id of a ledger that a snapshot has files of; 0 if there is none.
-
-        Reads no records, whose size a start should not depend on. Raises DiskFailure.
-        """
-        files = (each for name in self.names() for each in self._files.listdir(self.path / name))
-        return max((_ledger_id_of(each) for each in files), default=0)
+    def ledger_ids(self) -> set[int]:
+        """Returns the ids of the ledgers of all snapshots that can be read. Raises DiskFailure."""
+        return {ledger_id for _, ledgers in self.ledgers() for ledger_id in ledgers}
 
     def ledgers(self) -> Iterator[tuple[str, dict[int, LedgerRecord]]]:
         """Yields the name and the ledgers of each snapshot that can be read. Raises DiskFailure."""
@@ -191,15 +181,6 @@ def check_name(name: str) -> None:
 def flat(path: str) -> str:
     """Returns the name in a snapshot of a file of a ledger: one folder is synced, not many."""
     return path.replace("/", "-")
-
-
-def _ledger_id_of(name: str) -> int:
-    """Returns the id of the ledger that a file of a snapshot belongs to; 0 if to none.
-
-    >>> _ledger_id_of(flat("66/00000000000000000000.log")), _ledger_id_of(SNAPSHOT_RECORDS)
-    (66, 0)
-    """
-    return parse_ledger_dir(name.partition("-")[0]) or 0
 
 
 def checksum_of(data: bytes) -> bytes:
