@@ -27,6 +27,7 @@ from ledgerfold.storage.names import parse_ledger_dir, write_mark_path
 from ledgerfold.storage.records import LABELS
 from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.repair_manifest import split_by_unfinished
+from ledgerfold.storage.snapshot_folder import SnapshotFolder
 from ledgerfold.storage.text import counted
 from ledgerfold.storage.unnamed import UnnamedFile, unnamed_files
 from ledgerfold.storage.write_mark import WriteMark
@@ -71,6 +72,8 @@ def find_losses(
     metadata.skip_ledger_ids(highest_id)
     report.is_incomplete = bool(signs) or was_known
     if report.is_incomplete:
+        # A restore brings ledgers back under their ids.
+        metadata.skip_ledger_ids(max(SnapshotFolder(data_dir, files).ledger_ids(), default=0))
         return name_topics(ledgers_dir, ledgers, metadata.topic_names(), files, report)
     return unnamed
 
@@ -121,18 +124,22 @@ def signs_of_loss(
 
 
 def without_unfinished(
-    ledgers: Mapping[int, LedgerRecord], topics: Collection[str]
+    ledgers: Mapping[int, LedgerRecord], topics: Collection[str], saved_ids: Collection[int]
 ) -> dict[int, LedgerRecord]:
     """Returns the ledgers without those in state DELETING that a lost write may have made live.
 
-    These were being made, or their topic has no record (`topics`): a restore of a snapshot brings
-    deleted topics back.
+    These were being made, or a restore may have brought them back: a snapshot has them
+    (`saved_ids`), or their topic has no record (`topics`), and the snapshot was deleted since.
     """
+
+    def may_be_live(record: LedgerRecord) -> bool:
+        is_back = record.ledger_id in saved_ids or record.topic not in topics
+        return record.being_made or is_back
+
     return {
         ledger_id: record
         for ledger_id, record in ledgers.items()
-        if record.state != LEDGER_STATE_DELETING
-        or not (record.being_made or record.topic not in topics)
+        if record.state != LEDGER_STATE_DELETING or not may_be_live(record)
     }
 
 
@@ -147,10 +154,9 @@ def name_topics(
 
     `topics`: those that have a record. Returns the files that no record names.
     """
-    known = without_unfinished(ledgers, topics)
-    unnamed = unnamed_files(
-        ledgers_dir, known, files, split_by_unfinished(ledgers_dir.parent, files)
-    )
+    data_dir = ledgers_dir.parent
+    known = without_unfinished(ledgers, topics, SnapshotFolder(data_dir, files).ledger_ids())
+    unnamed = unnamed_files(ledgers_dir, known, files, split_by_unfinished(data_dir, files))
     found: dict[str, set[int]] = {}
     for each in unnamed:
         topic = _topic_of(each, known.get(each.ledger_id), files) if each.holds_entries else ""

@@ -75,6 +75,10 @@ class SnapshotFolder:
                 found[name] = MissingFile(path, f"snapshot {name}")
         return found
 
+    def ledger_ids(self) -> set[int]:
+        """Returns the ids of the ledgers of all snapshots that can be read. Raises DiskFailure."""
+        return {ledger_id for _, ledgers in self.ledgers() for ledger_id in ledgers}
+
     def ledgers(self) -> Iterator[tuple[str, dict[int, LedgerRecord]]]:
         """Yields the name and the ledgers of each snapshot that can be read. Raises DiskFailure."""
         for name in self.names():

@@ -159,8 +159,10 @@ async def create_subscription(
     try:
         await subscription.persist()
     except Exception:
-        remove_subscription(topic, subscription)
-        await subscription.close(keep_cursor=False)
+        # A deletion that runs meanwhile also deletes the cursor, which may be on disk.
+        if not subscription.is_closed:
+            remove_subscription(topic, subscription)
+            await subscription.close(keep_cursor=False)
         raise
     return subscription
 

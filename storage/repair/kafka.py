@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from ledgerfold.storage.kafka.span import Span
 from ledgerfold.storage.producer_ids import first_behind
 from ledgerfold.storage.records import put_segments
-from ledgerfold.storage.repair.kafka_raw import LedgerFacts, list_raw
+from ledgerfold.storage.repair.kafka_raw import LedgerFacts, forget_producers, list_raw
 from ledgerfold.storage.repair.ledger_check import LedgerCheck
 from ledgerfold.storage.repair.losses import messages_after
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment, KafkaSegmentFigures
@@ -140,6 +140,8 @@ def adopt_cleaned(
     )
     put_segments(log, [*cleaned, *(each for each in kept if not each.is_cleaned)])
     log.log_start_offset = min(log.log_start_offset, chain[0].base_offset)
+    # Other batches may have had these offsets: the log was truncated before it was cleaned.
+    forget_producers(log)
     return chain, replaced
 
 

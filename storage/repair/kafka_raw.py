@@ -5,6 +5,7 @@ those of all older ledgers. There are these exceptions:
 
 * It was truncated since: a newer raw ledger begins at or below its first offset. The same is left
   of what a restore of a snapshot, or a deletion of the topic, has replaced.
+* A restore brought it back, and deleted newer ledgers: then these have no files.
 * It was cleaned since: a newer cleaned ledger holds its offsets.
 * It is a copy that a truncation made and did not publish: an older ledger holds the same batches,
   and nothing follows it.
@@ -72,6 +73,8 @@ def list_raw(
                 removed |= _list_one(log, facts[ledger_id], facts, is_last=is_last)
             else:
                 _insert(log, facts[ledger_id])
+    if is_incomplete:
+        _move_empty(log, facts)
     return Listed(log.SerializeToString() != before, removed)
 
 
@@ -80,7 +83,7 @@ def _list_one(log: KafkaLog, new: LedgerFacts, facts: Facts, *, is_last: bool) -
     removed = set[int]()
     later = [each for each in log.segments if _is_behind(each, new, facts)]
     older = [each for each in later if max(each.ledger_ids, default=-1) < new.ledger_id]
-    if any(_was_cleaned_to(each, new, facts) for each in later):
+    if any(_was_cleaned_to(each, new, facts) or _replaces(each, new, facts) for each in later):
         return {new.ledger_id}
     if older:
         if is_last and any(_is_copy(new, facts[each]) for each in _ledgers_of(older, facts)):
@@ -90,7 +93,7 @@ def _list_one(log: KafkaLog, new: LedgerFacts, facts: Facts, *, is_last: bool) -
         _drop_lost(log, new.span, facts)
         if later:
             # The record is of the log that it has replaced, and so are the producers.
-            _forget_producers(log)
+            forget_producers(log)
     _insert(log, new)
     return removed
 
@@ -114,6 +117,15 @@ def _was_cleaned_to(segment: KafkaSegment, new: LedgerFacts, facts: Facts) -> bo
     # Cleaned segments come first: a raw one below them was cleaned, too.
     there = _ledgers_of([segment], facts)
     return segment.is_cleaned and any(each > new.ledger_id for each in there)
+
+
+def _replaces(segment: KafkaSegment, new: LedgerFacts, facts: Facts) -> bool:
+    """Returns whether newer ledgers of a raw segment have batches at offsets of the ledger."""
+    newer = [each for each in _ledgers_of([segment], facts) if each > new.ledger_id]
+    bases = [facts[each].span.base_offset for each in newer]
+    return not segment.is_cleaned and min(bases, default=new.span.next_offset) < (
+        new.span.next_offset
+    )
 
 
 def _is_copy(new: LedgerFacts, old: LedgerFacts) -> bool:
@@ -157,11 +169,11 @@ def _cut(log: KafkaLog, span: Span, facts: Facts) -> set[int]:
         log.first_dirty_offset = min(log.first_dirty_offset, base)
     log.log_start_offset = min(log.log_start_offset, span.next_offset)
     log.ClearField("truncated_to")
-    _forget_producers(log)
+    forget_producers(log)
     return removed
 
 
-def _forget_producers(log: KafkaLog) -> None:
+def forget_producers(log: KafkaLog) -> None:
     """Forgets snapshots of batches that are not there: the next load replays what is."""
     log.ClearField("closed")
     log.ClearField("loaded")
@@ -178,6 +190,26 @@ def _drop_lost(log: KafkaLog, span: Span, facts: Facts) -> None:
         for each in log.segments
         if not each.is_cleaned or _ledgers_of([each], facts) or each.base_offset < span.base_offset
     ]
+    put_segments(log, kept)
+
+
+def _move_empty(log: KafkaLog, facts: Facts) -> None:
+    """Moves raw segments without batches, of a replaced log, behind all earlier offsets.
+
+    Their ledgers join the segment before, if that is raw.
+    """
+    kept, end = list[KafkaSegment](), 0
+    for segment in log.segments:
+        ends = [facts[each].span.next_offset for each in _ledgers_of([segment], facts)]
+        is_below = segment.base_offset < end and not ends and not segment.is_cleaned
+        if is_below and kept and not kept[-1].is_cleaned:
+            kept[-1].ledger_ids[:] = sorted([*kept[-1].ledger_ids, *segment.ledger_ids])
+            continue
+        if is_below:
+            segment.base_offset = end
+        kept.append(segment)
+        recorded = segment.figures.next_offset if segment.is_cleaned else 0
+        end = max(end, segment.base_offset, recorded, *ends)
     put_segments(log, kept)
 
 

@@ -191,7 +191,10 @@ class _Planner(Draft):
             for ledger_id in sorted(now.removed):
                 topic.ledger_ids.remove(ledger_id)
                 self.delete_ledger(checks[ledger_id])
-                self.step("was truncated or cleaned, and is removed", topic.name, ledger_id)
+                what = "was truncated or cleaned, and is removed"
+                if ledger_id in self.survey.unfinished:
+                    what = "was being deleted, and newer ones have its offsets: a copy is kept"
+                self.step(what, topic.name, ledger_id)
 
     def _compacted(self, topic: TopicRecord, ledger_id: int) -> LedgerCheck | None:
         """Returns the check of a ledger, if it exists and is a compacted one of the topic."""
@@ -324,6 +327,9 @@ class _Planner(Draft):
 
     def _mend_store(self) -> None:
         ids, store = self.survey.ids(), self.survey.store()
+        if self.survey.is_incomplete:
+            # A restore brings ledgers back under their ids.
+            ids |= self.survey.saved_ids
         if store is None and not ids and b"store" not in self.survey.unreadable:
             return
         mended = new_store_record()

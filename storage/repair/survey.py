@@ -110,8 +110,13 @@ class Survey:
     has_mark: bool = False
     losses: list[str] = field(default_factory=list)
     writes: int = 0
-    # The snapshots that cannot be restored.
+    # The snapshots that cannot be restored; the ids of the ledgers of all.
     snapshots: dict[str, StorageError] = field(default_factory=dict)
+    saved_ids: set[int] = field(default_factory=set)
+    # If records may be missing: those in snapshots, of ledgers that have all of their files; the
+    # ledgers in state DELETING that a lost write may have made live.
+    saved: dict[int, LedgerRecord] = field(default_factory=dict)
+    unfinished: set[int] = field(default_factory=set)
 
     @property
     def is_incomplete(self) -> bool:
@@ -197,11 +202,14 @@ def take(
     if files.exists(folder):
         _look_into(survey, folder, files)
     _find_losses(survey, data_dir, files)
-    survey.snapshots = SnapshotFolder(data_dir, files).damaged()
+    snapshots = SnapshotFolder(data_dir, files)
+    survey.snapshots = snapshots.damaged()
+    survey.saved_ids = snapshots.ledger_ids()
     if is_tail and is_same_boot and survey.has_mark and not survey.losses:
         # All counted writes are stored: the end is a truncated, never acknowledged write.
         survey.metadata_damage, survey.torn_metadata = None, metadata_damage
     if survey.is_incomplete and survey.folders:
+        survey.saved = _saved(snapshots, folder)
         _forget_unfinished(survey, folder, files)
     for record, is_reconstructed in _records(survey):
         check = check_ledger(record, folder, files, is_same_boot=is_same_boot)
@@ -249,11 +257,21 @@ def _find_losses(survey: Survey, data_dir: Path, files: Files) -> None:
         survey.losses = ["an earlier start found losses, which no repair has restored"]
 
 
+def _saved(snapshots: SnapshotFolder, folder: Path) -> dict[int, LedgerRecord]:
+    found = (each for _, ledgers in snapshots.ledgers() for each in ledgers.values())
+    return {
+        each.ledger_id: each
+        for each in found
+        if not any(snapshots.unwhole(each, lambda path: folder / path))
+    }
+
+
 def _forget_unfinished(survey: Survey, folder: Path, files: Files) -> None:
     """Treats ledgers that a lost write may have made live as those without a record."""
     ledgers = survey.ledger_records()
-    known = without_unfinished(ledgers, survey.topics())
-    for ledger_id in ledgers.keys() - known.keys():
+    known = without_unfinished(ledgers, survey.topics(), survey.saved_ids)
+    survey.unfinished = ledgers.keys() - known.keys()
+    for ledger_id in survey.unfinished:
         del survey.records[ledger_key(ledger_id)]
     survey.unnamed = _unnamed(survey, folder, files)
 
@@ -297,6 +315,9 @@ def _reconstructed(
     label = survey.labels.get(ledger_id)
     if label is not None and label.record is not None:
         return label.record, False
+    saved = survey.saved.get(ledger_id)
+    if saved is not None and saved.topic == topic:
+        return saved, False
     record = LedgerRecord(ledger_id=ledger_id, kind=kind, state=LEDGER_STATE_OPEN, topic=topic)
     return _with_all_segments(record, survey.folders[ledger_id]), True
 

@@ -55,7 +55,7 @@ LOST = (MetadataLost, Corruption, MissingFile, CompactedLedgerDamaged)
 # The number of prefixes of one history that are tested.
 _PREFIXES = 3
 _CLEANED = "a cleaned segment is restored"
-_COPIED = "is being deleted: a copy is kept"
+_COPIED = "being deleted"
 # How many fields of a message are its place: a position with a batch index, or an offset.
 _PLACE = {True: 2, False: 1}
 

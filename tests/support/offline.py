@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.key_value import KeyValueStore
-from ledgerfold.storage.names import write_mark_path
+from ledgerfold.storage.names import SNAPSHOTS, write_mark_path
 from ledgerfold.storage.repair.plan import make_plan
 from ledgerfold.storage.repair.repair import Repair
 from ledgerfold.storage.repair.steps import RepairPlan
@@ -79,10 +79,11 @@ class Snapshot(NamedTuple):
 
 def taken(files: LossyFiles, pairs: CountedKeyValue) -> Snapshot:
     contents = {}
-    for folder in files.listdir(LEDGERS):
-        for name in files.listdir(LEDGERS / folder):
-            path = LEDGERS / folder / name
-            contents[path] = files.open_read(path).pread(1 << 20, 0)
+    for parent in (LEDGERS, DATA / SNAPSHOTS):
+        for folder in files.listdir(parent) if files.exists(parent) else ():
+            for name in files.listdir(parent / folder):
+                path = parent / folder / name
+                contents[path] = files.open_read(path).pread(1 << 20, 0)
     mark = write_mark_path(DATA)
     contents[mark] = files.open_read(mark).pread(1 << 20, 0)
     return Snapshot(contents, pairs.scan(b""))

@@ -34,7 +34,7 @@ from ledgerfold.broker.kafka.log.pending_segments import (
     record_repaired_figures,
 )
 from ledgerfold.broker.kafka.log.reads import KafkaReads
-from ledgerfold.broker.kafka.log.segment_list import intact_end, recovered, relist
+from ledgerfold.broker.kafka.log.segment_list import check_order, intact_end, recovered, relist
 from ledgerfold.broker.kafka.log.segments import (
     LiveSegment,
     Part,
@@ -149,6 +149,7 @@ class KafkaLog:
         self, begin: Callable[[int, int], int], found: Callable[[FoundBatch], object]
     ) -> None:
         truncated_to = self._stored.record.kafka.truncated_to
+        check_order(self._stored.record)
         try:
             self._begin()
         except DiskFailure as error:

@@ -33,10 +33,11 @@ from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import write_mark_path
 from ledgerfold.storage.partition_names import partition_name
 from ledgerfold.storage.records import STORE_KEY, encode_record, key_of
+from ledgerfold.storage.repair.kafka import adopt_cleaned
 from ledgerfold.storage.repair.kafka_raw import LedgerFacts, list_raw
 from ledgerfold.storage.topic_archive import TopicImport
 from ledgerfold.storage.unnamed import unnamed_files
-from ledgerfold.v1.records_pb2 import KafkaLog, ProducerRecord, StoreRecord
+from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment, ProducerRecord, StoreRecord
 from tests.model.broker_lab import DATA, STORE, TOPIC, BrokerLab
 from tests.model.log_model import Message, Read
 from tests.support.archives import archive_blocks_of
@@ -257,6 +258,33 @@ def test_ledgers_brought_in_are_not_removed_after_a_power_loss(
     assert lab.report.is_incomplete
     lab.stop()
     assert files_with_entries(snapshot, files) == there != set()
+
+
+@pytest.mark.parametrize("is_repaired", [False, True])
+def test_ids_of_ledgers_in_snapshots_are_not_allocated_again(is_repaired: bool) -> None:
+    """A restore would overwrite one of the ledgers, or be refused.
+
+    No test had restored a snapshot that is newer than the metadata.
+    """
+
+    def act(lab: BrokerLab) -> None:
+        publish(lab, 0, 4)
+        lab.run(BrokerSnapshots(lab.broker).save("s"))
+        wanted.update(all_reads(lab))
+        lab.run(reset(lab.broker))
+        lab.settle()
+
+    wanted: dict[bool, list[Read]] = {}
+    lab = BrokerLab()
+    files, pairs = Snapshot(recorded(lab, lambda: act(lab)).end.contents, []).disk()
+    if is_repaired:
+        Offline(DATA, pairs, files).repair()
+    lab = resumed(BrokerLab, files, pairs)
+    publish(lab, 0, 4, "persistent://public/default/other")
+    lab.run(BrokerSnapshots(lab.broker).restore("s"))
+    lab.settle()
+    assert all_reads(lab) == wanted
+    lab.stop()
 
 
 def test_a_trimmed_ledger_covered_by_the_view_is_no_loss() -> None:
@@ -570,6 +598,21 @@ def restore_what_is_older(lab: KafkaLab) -> None:
     lab.add([(b"a", b"y")])
 
 
+def restore_what_was_truncated(lab: KafkaLab) -> None:
+    """Leaves the raw ledgers of the snapshot; its topic has existed all the time."""
+    snapshots = BrokerSnapshots(lab.broker)
+    for n in range(6):
+        lab.add([(b"%d" % n, b"%d" % n)])
+        lab.run(lab.kafka.roll())
+    lab.settle()
+    lab.run(snapshots.save("s"))
+    lab.run(truncate_log(lab.broker, TOPIC, 1))
+    lab.settle()
+    lab.run(snapshots.restore("s"))
+    lab.settle()
+    lab.add([(b"a", b"y")])
+
+
 KAFKA_HISTORIES = [
     clean_twice,
     truncate,
@@ -577,6 +620,7 @@ KAFKA_HISTORIES = [
     truncate_to_a_segment,
     restore_what_is_cleaned,
     restore_what_is_older,
+    restore_what_was_truncated,
 ]
 
 
@@ -645,6 +689,34 @@ def test_producers_of_a_replaced_log_are_forgotten() -> None:
     facts[8].span.join(Span(5, 9, 4))
     list_raw(log, [3, 8], facts)
     assert [list(each.ledger_ids) for each in log.segments] == [[3], [8]]
+    assert not log.HasField("rolled")
+
+
+def test_a_ledger_whose_offsets_newer_ones_have_is_not_listed_below_them() -> None:
+    """Which is live is unknown: both were deleted, by a truncation or by a restore that is lost.
+
+    No test had left the files of both.
+    """
+    log = KafkaLog(segments=[{"base_offset": 2, "ledger_ids": [8]}])
+    facts = {each: LedgerFacts(each, False, Span()) for each in (3, 8)}
+    facts[3].span.join(Span(0, 5, 5))
+    facts[8].span.join(Span(2, 9, 4))
+    assert list_raw(log, [3, 8], facts).removed == {3}
+    assert [list(each.ledger_ids) for each in log.segments] == [[8]]
+
+
+def test_producers_before_a_restored_cleaning_are_forgotten() -> None:
+    """They are those of other batches, if the log was truncated before it was cleaned.
+
+    No test had restored a cleaned segment whose offsets had been given to other batches before.
+    """
+    log = KafkaLog(
+        segments=[{"base_offset": 0, "ledger_ids": [3]}],
+        rolled={"end_offset": 5, "producers": [{"producer_id": 7}]},
+    )
+    cleaned = KafkaSegment(ledger_ids=[9], is_cleaned=True, figures={"next_offset": 7})
+    adopted, replaced = adopt_cleaned(log, [cleaned], {3: LedgerFacts(3, False, Span(0, 5, 5))})
+    assert (adopted, replaced) == ([cleaned], [3])
     assert not log.HasField("rolled")
 
 

@@ -252,6 +252,23 @@ def test_two_creators_get_one_subscription() -> None:
     run(test)
 
 
+def test_a_subscription_deleted_during_its_creation_leaves_no_cursor() -> None:
+    """Its creator leaves it to the deletion: the cursor is on disk, or will be.
+
+    Unit tests had deleted subscriptions whose first write had begun, never before that.
+    """
+
+    async def test(topic: MemoryTopic) -> None:
+        creation = asyncio.create_task(create_subscription(topic, "s", FROM_EARLIEST))
+        deletion = asyncio.create_task(delete_subscription(topic, "s"))
+        with pytest.raises(SubscriptionNotFound):
+            await creation
+        await deletion
+        assert (topic.deleted, topic.subscriptions) == (["s"], {})
+
+    run(test)
+
+
 def test_stats_have_pulsars_names() -> None:
     """Backlog in entries, messages out, the consumer's permits, and the cursor's positions."""
 

@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,8 +14,9 @@ from ledgerfold.broker.kafka.log import loading
 from ledgerfold.broker.kafka.log.reads import headers_of
 from ledgerfold.broker.kafka.log.segments import batches_bytes
 from ledgerfold.broker.kafka.partition import Partition
-from ledgerfold.storage.errors import KafkaError
+from ledgerfold.storage.errors import Corruption, KafkaError
 from ledgerfold.storage.ledger import LedgerReader
+from ledgerfold.storage.records import put_segments
 from ledgerfold.v1.records_pb2 import LedgerRecord
 from tests.model.broker_lab import TOPIC
 from tests.support.kafka_lab import KafkaLab
@@ -155,3 +157,29 @@ def test_a_load_reads_no_batch_after_a_stop_and_the_last_segments_after_a_crash(
         history.step("add", 7)
         history.load("crash")
         assert looked_at == [24, 26]
+
+
+def test_a_log_whose_segments_are_out_of_order_is_refused() -> None:
+    """A reader would look for the next segment for ever.
+
+    Tests of damage had changed bytes of files, never the order in a record that can be decoded.
+    """
+    lab = KafkaLab({"cleanup.policy": "delete"})
+    for _ in range(3):
+        lab.add([A])
+        lab.run(lab.kafka.roll())
+
+    async def disorder() -> None:
+        async with lab.broker.kept_unloaded(TOPIC):
+            record = lab.metadata.topic(TOPIC)
+            assert record is not None
+            put_segments(record.kafka, [record.kafka.segments[at] for at in (1, 0, 2, 3)])
+            with lab.metadata.batch() as batch:
+                batch.put(record)
+
+    lab.run(disorder())
+    before = lab.metadata.ledgers()
+    with pytest.raises(Corruption, match="found base offset 0 after 1"):
+        lab.records()
+    assert lab.metadata.ledgers() == before
+    lab.close()
