@@ -724,3 +724,29 @@ def test_the_error_is_sent_to_clients() -> None:
     error = MetadataLost("persistent://public/default/t", [3, 5])
     assert isinstance(error, LedgerfoldError)
     assert "ledgers/3, ledgers/5" in error.message
+
+
+@pytest.mark.parametrize("is_repaired", [False, True])
+def test_a_new_producer_of_a_kafka_topic_gets_no_id_used_by_batches(is_repaired: bool) -> None:
+    """Its first batches would be taken for duplicates, and dropped.
+
+    No test had lost the write that reserves ids.
+    """
+
+    def act() -> None:
+        lab.add([(b"a", b"1")])
+        producer_id = lab.metadata.producer_ids.allocate()
+        lab.add([(b"b", b"2")], producer_id=producer_id, producer_epoch=0, base_sequence=0)
+
+    lab = KafkaLab({"cleanup.policy": "delete"})
+    history = recorded(lab, act)
+    files, pairs = history.lost(1).disk()
+    store = MetadataStore(pairs).store()
+    assert store is not None
+    assert store.next_producer_id == 0
+    if is_repaired:
+        Offline(DATA, pairs, files).repair()
+    lab = resumed(KafkaLab, files, pairs)
+    assert len(lab.records()) == 2
+    assert lab.metadata.producer_ids.allocate() > 0
+    lab.stop()
