@@ -24,6 +24,7 @@ from ledgerfold.storage.files import Files
 from ledgerfold.storage.label import Label, read_label
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import parse_ledger_dir, write_mark_path
+from ledgerfold.storage.producer_ids import IDS_PER_BLOCK
 from ledgerfold.storage.records import LABELS
 from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.repair_manifest import split_by_unfinished
@@ -55,6 +56,7 @@ def find_losses(
     marked = None if mark is None else mark.highest
     signs = signs_of_loss(unnamed, highest_id, store, marked, metadata.writes)
     was_known = store is not None and store.is_incomplete
+    lost = 0 if mark is None else max(0, mark.highest - metadata.writes)
     if mark is not None:
         metadata.follow(mark)
     if signs and not was_known:
@@ -65,7 +67,8 @@ def find_losses(
             data_dir,
             "; ".join(signs),
         )
-        metadata.change_store(_set_incomplete)
+    if signs:
+        metadata.change_store(lambda store: _note_losses(store, lost))
     if mark is None:
         # NOTE: only after the store record states that the mark was missing.
         metadata.follow(WriteMark.create(write_mark_path(data_dir), metadata.writes, files))
@@ -78,8 +81,10 @@ def find_losses(
     return unnamed
 
 
-def _set_incomplete(store: StoreRecord) -> None:
+def _note_losses(store: StoreRecord, lost: int) -> None:
+    """`lost`: the number of lost writes, each of which may have reserved a block of ids."""
     store.is_incomplete = True
+    store.next_producer_id += lost * IDS_PER_BLOCK
 
 
 def load_mark(data_dir: Path, files: Files) -> WriteMark | None:

@@ -29,7 +29,7 @@ from ledgerfold.storage.limits import PRODUCER_IDS_MAX
 from ledgerfold.v1.records_pb2 import StoreRecord
 
 # The block size of Kafka's brokers.
-_PER_BLOCK = 1000
+IDS_PER_BLOCK = 1000
 
 
 def first_behind(producer_id: int) -> int:
@@ -38,7 +38,7 @@ def first_behind(producer_id: int) -> int:
     >>> first_behind(-1), first_behind(0), first_behind(999), first_behind(1000)
     (0, 1000, 1000, 2000)
     """
-    return (producer_id // _PER_BLOCK + 1) * _PER_BLOCK
+    return (producer_id // IDS_PER_BLOCK + 1) * IDS_PER_BLOCK
 
 
 class ProducerIds:
@@ -68,12 +68,12 @@ class ProducerIds:
                     PRODUCER_IDS_MAX,
                     "An imported log has brought so large an id: use another data directory.",
                 )
-            record.next_producer_id += _PER_BLOCK
+            record.next_producer_id += IDS_PER_BLOCK
 
         with self._lock:
             if not self._free:
                 end = self._change_store(edit).next_producer_id
-                self._free.extend(range(end - _PER_BLOCK, end))
+                self._free.extend(range(end - IDS_PER_BLOCK, end))
             return self._free.popleft()
 
     def may_allocate(self, producer_id: int) -> bool:

@@ -30,6 +30,7 @@ from collections.abc import Iterator
 from ledgerfold.storage.errors import IncompatibleFormat
 from ledgerfold.storage.label import label_in_place
 from ledgerfold.storage.names import LABEL, parse_segment_name, segment_path
+from ledgerfold.storage.producer_ids import IDS_PER_BLOCK
 from ledgerfold.storage.records import (
     DELETION_VECTORS,
     KAFKA_TOPICS,
@@ -341,6 +342,8 @@ class _Planner(Draft):
             # The lost writes may have reserved ids that are in batches.
             spans = (each.span() for each in self.survey.ledgers.values())
             mended.next_producer_id = max(mended.next_producer_id, next_producer_id(spans))
+            # Batches of snapshots may have others.
+            mended.next_producer_id += self.survey.lost_writes * IDS_PER_BLOCK
         segments = (each for record in self.ledgers.values() for each in record.segments)
         if DELETION_VECTORS not in mended.features and any(s.HasField("dead") for s in segments):
             mended.features.append(DELETION_VECTORS)

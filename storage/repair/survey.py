@@ -90,7 +90,8 @@ class Survey:
 
     `unnamed`: paths relative to the ledgers folder. `metadata_damage`: some of the metadata cannot
     be read; `torn_metadata`: only a truncated, never acknowledged write cannot. `losses`: the
-    proofs that the metadata have lost writes; `writes`: how many they have had, at least. `labels`,
+    proofs that the metadata have lost writes; `writes`: how many they have had, at least;
+    `lost_writes`: how many they have lost, as far as is known. `labels`,
     by ledger id; `bad_labels`: the unreadable ones.
     """
 
@@ -110,6 +111,7 @@ class Survey:
     has_mark: bool = False
     losses: list[str] = field(default_factory=list)
     writes: int = 0
+    lost_writes: int = 0
     # The snapshots that cannot be restored; the ids of the ledgers of all.
     snapshots: dict[str, StorageError] = field(default_factory=dict)
     saved_ids: set[int] = field(default_factory=set)
@@ -246,6 +248,7 @@ def _find_losses(survey: Survey, data_dir: Path, files: Files) -> None:
     mark, store = load_mark(data_dir, files), survey.store()
     survey.has_mark = mark is not None
     survey.writes = stored if mark is None else max(stored, mark.highest)
+    survey.lost_writes = survey.writes - stored
     highest_id = max(survey.folders, default=0)
     if STORE_KEY in survey.unreadable:
         # The unreadable store record is a separate finding.

@@ -1,0 +1,235 @@
+"""Metadata of Kafka topics that have lost their last writes: see test_lost_metadata.py."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from ledgerfold.broker.topics.kafka_truncation import truncate_log
+from ledgerfold.broker.topics.snapshots import BrokerSnapshots
+from ledgerfold.storage.kafka.span import Span
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.records import STORE_KEY
+from ledgerfold.storage.repair.kafka import adopt_cleaned
+from ledgerfold.storage.repair.kafka_raw import LedgerFacts, list_raw
+from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment
+from tests.model.broker_lab import DATA, TOPIC
+from tests.support.kafka_lab import KafkaLab
+from tests.support.lost_writes import LOST, History, files_with_entries, recorded, resumed
+from tests.support.offline import Offline
+
+
+def clean_twice(lab: KafkaLab) -> None:
+    for first in (0, 8):
+        for n in range(first, first + 8):
+            lab.add(
+                [(b"%d" % (n % 3), b"%d" % n)], producer_id=7, producer_epoch=0, base_sequence=n
+            )
+        lab.run(lab.kafka.roll())
+        assert lab.clean().failure is None
+    lab.add([(b"9", b"9")])
+
+
+def truncate(lab: KafkaLab) -> None:
+    """Leaves a copy of the batches before the offset, as the only one, and one after them."""
+    for n in range(4):
+        lab.add([(b"%d" % n, b"%d" % n)])
+    lab.run(truncate_log(lab.broker, TOPIC, 3))
+    lab.add([(b"9", b"9")])
+
+
+def truncate_what_is_cleaned(lab: KafkaLab) -> None:
+    """Leaves a copy of batches of a cleaned segment; it begins before what it replaces ends."""
+    clean_twice(lab)
+    lab.run(truncate_log(lab.broker, TOPIC, 15))
+    lab.run(truncate_log(lab.broker, TOPIC, 14))
+    lab.add([(b"9", b"8")])
+
+
+def truncate_to_a_segment(lab: KafkaLab) -> None:
+    """Leaves no copy: the next batch gets an offset that another one had."""
+    for n in range(3):
+        lab.add([(b"%d" % n, b"%d" % n)])
+        lab.run(lab.kafka.roll())
+    lab.add([(b"7", b"7")])
+    lab.run(truncate_log(lab.broker, TOPIC, 2))
+    lab.add([(b"9", b"9")])
+
+
+def restore_what_is_cleaned(lab: KafkaLab) -> None:
+    """Leaves the cleaned segments of the snapshot, and a batch after them."""
+    snapshots = BrokerSnapshots(lab.broker)
+    clean_twice(lab)
+    lab.run(snapshots.save("s"))
+    for _ in range(2):
+        lab.add([(b"%d" % n, b"x") for n in range(3)])
+        lab.run(lab.kafka.roll())
+        assert lab.clean().failure is None
+    lab.settle()
+    lab.run(snapshots.restore("s"))
+    lab.settle()
+    lab.add([(b"a", b"y")])
+
+
+def restore_what_is_older(lab: KafkaLab) -> None:
+    """Leaves the raw ledgers of the snapshot, older than all that have replaced them."""
+    snapshots = BrokerSnapshots(lab.broker)
+    for n in range(6):
+        lab.add([(b"%d" % n, b"%d" % n)])
+    lab.run(snapshots.save("s"))
+    lab.run(lab.kafka.roll())
+    clean_twice(lab)
+    lab.run(lab.broker.delete_topic(TOPIC, force=True))
+    lab.settle()
+    lab.run(snapshots.restore("s"))
+    lab.settle()
+    lab.add([(b"a", b"y")])
+
+
+def restore_what_was_truncated(lab: KafkaLab) -> None:
+    """Leaves the raw ledgers of the snapshot; its topic has existed all the time."""
+    snapshots = BrokerSnapshots(lab.broker)
+    for n in range(6):
+        lab.add([(b"%d" % n, b"%d" % n)])
+        lab.run(lab.kafka.roll())
+    lab.settle()
+    lab.run(snapshots.save("s"))
+    lab.run(truncate_log(lab.broker, TOPIC, 1))
+    lab.settle()
+    lab.run(snapshots.restore("s"))
+    lab.settle()
+    lab.add([(b"a", b"y")])
+
+
+KAFKA_HISTORIES = [
+    clean_twice,
+    truncate,
+    truncate_what_is_cleaned,
+    truncate_to_a_segment,
+    restore_what_is_cleaned,
+    restore_what_is_older,
+    restore_what_was_truncated,
+]
+
+
+@pytest.fixture(scope="module", params=KAFKA_HISTORIES, ids=lambda each: each.__name__)
+def kafka_history(request: pytest.FixtureRequest) -> History:
+    lab = KafkaLab({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
+    return recorded(lab, lambda: request.param(lab))
+
+
+def test_lost_metadata_leave_the_only_copy_of_a_kafka_topic_in_place(
+    kafka_history: History,
+) -> None:
+    """After a round the raw segments are deleted: its output is the only copy."""
+    lab = resumed(KafkaLab, *kafka_history.lost(0).disk())
+    wanted = lab.records()
+    lab.stop()
+    assert wanted
+    for lost in range(1, len(kafka_history.stores)):
+        snapshot = kafka_history.lost(lost)
+        files, pairs = snapshot.disk()
+        before = files_with_entries(snapshot, files)
+        if pairs.get(STORE_KEY) is None:
+            continue
+        lab = resumed(KafkaLab, files, pairs)
+        with suppress(*LOST):
+            assert {*wanted} <= {*lab.records()}, lost
+        lab.stop()
+        assert files_with_entries(snapshot, files) == before, lost
+
+
+def test_a_kafka_topic_is_restored(kafka_history: History) -> None:
+    """Each record at its offset; and new ones get offsets behind them.
+
+    The histories of truncated and restored logs show what no test had: a repair whose records name
+    batches that are gone, and files whose offsets begin below theirs.
+    """
+    lab = resumed(KafkaLab, *kafka_history.lost(0).disk())
+    wanted = lab.records()
+    next_offset = wanted[-1][0] + 1
+    lab.stop()
+    for lost in range(1, len(kafka_history.stores)):
+        files, pairs = kafka_history.lost(lost).disk()
+        offline = Offline(DATA, pairs, files)
+        plan = offline.repair()
+        assert offline.damage() == [], lost
+        if any("is being deleted: a copy is kept" in each.what for each in plan.steps):
+            # Whether a restore has cancelled that is unknown.
+            continue
+        lab = resumed(KafkaLab, files, pairs)
+        assert {*wanted} <= {*lab.records()}, lost
+        assert lab.add([(b"a", b"z")])[0][0] >= next_offset, lost
+        lab.stop()
+
+
+def test_producers_of_a_replaced_log_are_forgotten() -> None:
+    """Readers of committed records would wait for their transactions.
+
+    No test had restored an older log below the one that the record describes.
+    """
+    log = KafkaLog(
+        segments=[{"base_offset": 0, "ledger_ids": [8]}],
+        rolled={"end_offset": 5, "producers": [{"producer_id": 7}]},
+    )
+    facts = {each: LedgerFacts(each, False, Span()) for each in (3, 8)}
+    facts[3].span.join(Span(0, 5, 5))
+    facts[8].span.join(Span(5, 9, 4))
+    list_raw(log, [3, 8], facts)
+    assert [list(each.ledger_ids) for each in log.segments] == [[3], [8]]
+    assert not log.HasField("rolled")
+
+
+def test_a_ledger_whose_offsets_newer_ones_have_is_not_listed_below_them() -> None:
+    """It is unknown which is live: a truncation deleted one, or a lost restore the other.
+
+    No test had left the files of both.
+    """
+    log = KafkaLog(segments=[{"base_offset": 2, "ledger_ids": [8]}])
+    facts = {each: LedgerFacts(each, False, Span()) for each in (3, 8)}
+    facts[3].span.join(Span(0, 5, 5))
+    facts[8].span.join(Span(2, 9, 4))
+    assert list_raw(log, [3, 8], facts).removed == {3}
+    assert [list(each.ledger_ids) for each in log.segments] == [[8]]
+
+
+def test_producers_before_a_restored_cleaning_are_forgotten() -> None:
+    """They are those of other batches, if the log was truncated before it was cleaned.
+
+    No test had restored a cleaned segment whose offsets had been given to other batches before.
+    """
+    log = KafkaLog(
+        segments=[{"base_offset": 0, "ledger_ids": [3]}],
+        rolled={"end_offset": 5, "producers": [{"producer_id": 7}]},
+    )
+    cleaned = KafkaSegment(ledger_ids=[9], is_cleaned=True, figures={"next_offset": 7})
+    adopted, replaced = adopt_cleaned(log, [cleaned], {3: LedgerFacts(3, False, Span(0, 5, 5))})
+    assert (adopted, replaced) == ([cleaned], [3])
+    assert not log.HasField("rolled")
+
+
+@pytest.mark.parametrize("is_repaired", [False, True])
+def test_a_new_producer_of_a_kafka_topic_gets_no_id_used_by_batches(is_repaired: bool) -> None:
+    """Its first batches would be taken for duplicates, and dropped.
+
+    No test had lost the write that reserves ids.
+    """
+
+    def act() -> None:
+        lab.add([(b"a", b"1")])
+        producer_id = lab.metadata.producer_ids.allocate()
+        lab.add([(b"b", b"2")], producer_id=producer_id, producer_epoch=0, base_sequence=0)
+
+    lab = KafkaLab({"cleanup.policy": "delete"})
+    history = recorded(lab, act)
+    files, pairs = history.lost(1).disk()
+    store = MetadataStore(pairs).store()
+    assert store is not None
+    assert store.next_producer_id == 0
+    if is_repaired:
+        Offline(DATA, pairs, files).repair()
+    lab = resumed(KafkaLab, files, pairs)
+    assert len(lab.records()) == 2
+    assert lab.metadata.producer_ids.allocate() > 0
+    lab.stop()
