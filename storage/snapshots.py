@@ -8,7 +8,8 @@ and all ledgers are closed. A crash leaves the state before or after:
   cannot be removed, or is left by a crash, by the next save or deletion, or by a start.
 * **Restore**: ledgers that exist no more are listed as DELETING, so that a start would remove
   them, and linked; files that others have lost are linked, too; then one synced write replaces all
-  records. Ledgers that the snapshot does not have are DELETING from then on.
+  records. Ledgers that the snapshot does not have are DELETING from then on. Cursors get new
+  incarnations: acknowledgements that clients still keep are not of the restored state.
 * **Delete**: it is renamed to <name>.tmp, and removed.
 
 Ledger ids are never reused after a restore: the store record is not part of a snapshot.
@@ -56,6 +57,7 @@ from ledgerfold.storage.snapshot_folder import (
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_CLOSED,
     LEDGER_STATE_DELETING,
+    CursorRecord,
     LedgerRecord,
     Snapshot,
     SnapshotRecords,
@@ -63,7 +65,7 @@ from ledgerfold.v1.records_pb2 import (
 
 SNAPSHOTS_MAX = 1000
 RECORDS_BYTES_MAX: Final = 512 * 1024 * 1024
-_LEDGER = key("ledger", "")
+_LEDGER, _CURSOR = key("ledger", ""), key("cursor", "")
 _log = logging.getLogger(__name__)
 
 
@@ -188,7 +190,10 @@ class Snapshots(SnapshotFolder):
         def edit(batch: MetadataBatch) -> None:
             gone.extend(each for each in batch.delete_everything() if each not in wanted)
             for pair in records.pairs:
-                batch.put_encoded(pair.key, pair.value)
+                if pair.key.startswith(_CURSOR):
+                    batch.put(self._renewed(decode(CursorRecord, pair.key, pair.value)))
+                else:
+                    batch.put_encoded(pair.key, pair.value)
 
         try:
             with self._metadata.removals.exclusive():
@@ -208,6 +213,11 @@ class Snapshots(SnapshotFolder):
             raise
         reach("restore.recorded")
         return gone
+
+    def _renewed(self, cursor: CursorRecord) -> CursorRecord:
+        """Returns the cursor for which no acknowledgement was made yet."""
+        cursor.incarnation = self._metadata.new_incarnation(self._clock_ms())
+        return cursor
 
     def _list(self, records: SnapshotRecords, wanted: dict[int, LedgerRecord]) -> list[int]:
         """Lists the ledgers that exist no more as being made. Returns their ids."""

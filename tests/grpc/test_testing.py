@@ -16,7 +16,7 @@ import pytest
 import ledgerfold
 from ledgerfold.admin import Admin, Policies
 from ledgerfold.errors import CompactorUnavailable, NotAllowed, Unavailable
-from ledgerfold.testing import Broker
+from ledgerfold.testing import Broker, Namespace
 
 _TIMEOUT_S = 60
 
@@ -46,6 +46,23 @@ def test_a_broker_is_deleted_with_its_data(temporary: Path) -> None:
         another.list_topics()
     with pytest.raises(NotAllowed, match="is not running"):
         _ = broker.client
+
+
+def test_acknowledgements_in_a_snapshots_block_are_undone_with_it(tmp_path: Path) -> None:
+    """No test had left acknowledgements in flight at the restore: the client sent them again."""
+    arguments = ["--allow-reset"]
+    with (
+        Broker(tmp_path / "data", compaction=False, arguments=arguments) as broker,
+        Namespace(broker, "tests/n") as made,
+    ):
+        topic = made.topic("t")
+        consumer = made.client.subscribe(topic, "s")
+        made.client.create_producer(topic).send(b"x")
+        for _ in range(2):
+            with made.snapshot():
+                consumer.acknowledge(consumer.receive(timeout_millis=10_000))
+        assert consumer.receive(timeout_millis=10_000).data() == b"x"
+        assert made.admin.stats(topic)["subscriptions"]["s"]["msgBacklog"] == 1
 
 
 def test_a_given_directory_is_kept(temporary: Path) -> None:

@@ -3,8 +3,8 @@ requests.
 
 After a lost connection the broker redelivers everything unacknowledged, so the inbox is cleared.
 Unconfirmed acknowledgements are sent first on the new connection
-(broker/client/streams/ack_queue.py), unless a seek by any client has invalidated them: the cursor
-then has another incarnation. `close` waits for confirmations.
+(broker/client/streams/ack_queue.py), unless a seek by any client, or a restore of a snapshot, has
+invalidated them: the cursor then has another incarnation. `close` waits for confirmations.
 """
 
 from __future__ import annotations

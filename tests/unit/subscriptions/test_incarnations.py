@@ -2,7 +2,8 @@
 
 Clients keep acknowledgements until they are durable, and send them again to a subscription of the
 same incarnation only. No test saw that a subscription could get an earlier one's: every clock of
-the tests moved by a millisecond at each look, and a manual clock stands.
+the tests moved by a millisecond at each look, and a manual clock stands. No test of a restore had
+a client with acknowledgements in flight: the saved incarnation came back, and they were applied.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ledgerfold.broker.subscriptions.lifecycle import (
     delete_subscription,
     seek_subscription,
 )
+from ledgerfold.broker.topics.snapshots import BrokerSnapshots
 from ledgerfold.v1.data_pb2 import StartPosition
 from tests.model.broker_lab import TOPIC, BrokerLab, TickingClock
 
@@ -76,3 +78,18 @@ def test_new_partitions_have_new_incarnations(lab: BrokerLab) -> None:
         seen.add(topic.subscriptions["s"].incarnation)
         seen.add(lab.run(seek_subscription(topic, "s", EARLIEST)).incarnation)
     assert len(seen) == 4
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_restore_gives_new_incarnations(lab: BrokerLab, restarts: bool) -> None:
+    """None returns that was used since the save, or since an earlier restore."""
+    seen = [created(lab)]
+    lab.run(BrokerSnapshots(lab.broker).save("s"))
+    for _ in range(3):
+        lab.run(BrokerSnapshots(lab.broker).restore("s"))
+        if restarts:
+            lab.stop()
+            lab.open()
+        seen.append(lab.topic.subscriptions["s"].incarnation)
+        seen.append(lab.run(seek_subscription(lab.topic, "s", EARLIEST)).incarnation)
+    assert len(set(seen)) == len(seen)
