@@ -26,6 +26,8 @@ _NAME_CHARS_MAX = 60
 _LOG_BYTES_MAX = 16 * 1024
 _FIXTURE = "ledgerfold_broker"
 _HAS_FAILED = pytest.StashKey[bool]()
+# Of a test: the namespace that it was given.
+_NAMESPACE = pytest.StashKey[str]()
 
 
 class _Session:
@@ -60,7 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--ledgerfold-profile", metavar="NAME", help=profile)
     url = "use the broker at this address instead of starting one"
     group.addoption("--ledgerfold-url", metavar="HOST:PORT", help=url)
-    keep = "keep the data directory if a test fails, and say where it is"
+    keep = "keep the data and the namespace of a test that fails, and say where they are"
     group.addoption("--ledgerfold-keep", action="store_true", help=keep)
     clock = "manual (the default): only tests move the broker's time; real: the machine's clock"
     choices = ("manual", "real")
@@ -84,14 +86,31 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.failed and _FIXTURE in getattr(item, "fixturenames", ()):
+    if report.failed and _uses_broker(item):
         session = item.config.stash[_SESSION]
         session.has_failed = item.stash[_HAS_FAILED] = True
         if session.log is not None:
             report.sections.append(("Log of the ledgerfold broker", session.log_of_test()))
-        if item.config.getoption("--ledgerfold-keep") and session.data_dir is not None:
-            report.sections.append(("Data of the ledgerfold broker", str(session.data_dir)))
+        if item.config.getoption("--ledgerfold-keep"):
+            report.sections += _kept(item, report.when)
     return report
+
+
+def _uses_broker(item: pytest.Item) -> bool:
+    """Returns whether the test takes the fixture, or has requested it while it ran."""
+    # The item names the arguments only; its request, which is not public, all fixtures so far.
+    request = getattr(item, "_request", item)
+    return _NAMESPACE in item.stash or _FIXTURE in getattr(request, "fixturenames", ())
+
+
+def _kept(item: pytest.Item, when: str | None) -> Iterator[tuple[str, str]]:
+    """Yields the sections of a report that name what is kept."""
+    session = item.config.stash[_SESSION]
+    if session.data_dir is not None:
+        yield "Data of the ledgerfold broker", str(session.data_dir)
+    # Before a teardown fails, the namespace of a test that has passed is deleted.
+    if when != "teardown" and (name := item.stash.get(_NAMESPACE, None)) is not None:
+        yield "Namespace of the test", name
 
 
 @pytest.fixture(scope="session")
@@ -125,7 +144,7 @@ def ledgerfold(
 
     # Tests of several runs may share a broker.
     local = re.sub(r"[^A-Za-z0-9_.=-]+", "-", request.node.name)[:_NAME_CHARS_MAX]
-    name = f"{_TENANT}/{local}-{uuid.uuid4().hex[:8]}"
+    request.node.stash[_NAMESPACE] = name = f"{_TENANT}/{local}-{uuid.uuid4().hex[:8]}"
     with Namespace(ledgerfold_broker, name) as namespace:
         yield namespace
         has_failed = request.node.stash.get(_HAS_FAILED, False)

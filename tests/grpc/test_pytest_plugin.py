@@ -28,6 +28,15 @@ def test_after_it(ledgerfold):
     print(len(names))
     assert False
 """
+REQUESTED = """
+import pytest
+
+
+@pytest.mark.parametrize("name", ["ledgerfold", "ledgerfold_broker"])
+def test_that_fails(request, name):
+    request.getfixturevalue(name).admin.create_tenant(name.replace("_", "-"))
+    assert False
+"""
 WITHOUT_COMPACTOR = """
 import asyncio
 
@@ -119,6 +128,29 @@ def test_a_failing_test_shows_the_log_and_keeps_the_data(tmp_path: Path) -> None
     found = re.search(r"^/.*/data$", ran.stdout, re.MULTILINE)
     assert found is not None
     assert Path(found[0], "ledgers").is_dir()
+
+
+def test_fixtures_that_a_failing_test_requests_itself(tmp_path: Path) -> None:
+    """All tests of reports named their fixtures as arguments; others got no sections."""
+    (tmp_path / "test_requested.py").write_text(REQUESTED)
+    ran = run(tmp_path, "--ledgerfold-keep")
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert ran.stdout.count("Log of the ledgerfold broker") == 2
+    assert ran.stdout.count("Data of the ledgerfold broker") == 2
+    assert re.findall(r"^tests/test_that_fails-ledgerfold-", ran.stdout, re.MULTILINE)
+
+
+def test_a_kept_namespace_of_a_running_broker_is_named(
+    tmp_path: Path, broker_process: MakeBroker
+) -> None:
+    """No test had failed on a running broker: nothing said what stayed in it."""
+    broker = broker_process()
+    (tmp_path / "test_failing.py").write_text(FAILING)
+    ran = run(tmp_path, "--ledgerfold-url", broker.url, "--ledgerfold-keep", "-k", "fails")
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    with Admin(broker.url) as admin:
+        [name] = admin.list_namespaces("tests")
+    assert f"\n{name}\n" in ran.stdout
 
 
 def test_a_failing_test_leaves_nothing_by_default(tmp_path: Path) -> None:
