@@ -49,8 +49,9 @@ def _checks(data_dir: Path | None, listen: list[str]) -> Iterator[Check]:
     yield doctor_machine.java(os.environ)
     yield doctor_machine.pyspark()
     owner = None if data_dir is None else doctor_data.owner_of(data_dir)
+    serving = owner.pid if owner is not None and owner.runs else None
     for address in listen:
-        yield doctor_machine.port(address)
+        yield doctor_machine.port(address, serving)
     yield doctor_machine.descriptors()
     yield doctor_machine.clock()
     disk = doctor_data.nearest_folder(data_dir or Path.cwd())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import re
 import resource
@@ -16,9 +17,16 @@ from ledgerfold.broker.cli.doctor_check import Check, State
 
 _PYTHON_MIN, _PYTHON_END = (3, 11), (3, 15)
 # Those of compactor/java.py, which the broker does not import.
-_JAVA_MIN = 17
+_JAVA_MIN, _JAVA_MODULE = 17, "jdk.incubator.vector"
 _JAVA_S = 20
 _PORT_MAX = 65_535
+_ANOTHER_ADDRESS = "serve --listen with another address"
+_ADVICE = {
+    errno.EADDRINUSE: "see who has it: ss -ltnp 'sport = :{port}'; or serve --listen with another "
+    "port",
+    errno.EADDRNOTAVAIL: "give an address of this machine (ip address), or 0.0.0.0 for all",
+    errno.EACCES: "a port below 1024 needs root; serve --listen with a higher one",
+}
 _INSTALL_JAVA = (
     "install Java 17 or later (apt install openjdk-17-jre-headless; brew install openjdk@17), or "
     "set JAVA_HOME; without it compaction is inline"
@@ -46,9 +54,12 @@ def java(environment: Mapping[str, str]) -> Check:
     seen = []
     for path in found:
         version = _java_version(path)
-        if version is not None and version >= _JAVA_MIN:
+        if version is None or version < _JAVA_MIN:
+            seen.append(f"{path} is {'no Java' if version is None else version}")
+        elif not _has_module(path):
+            seen.append(f"{path} lacks the module {_JAVA_MODULE}")
+        else:
             return Check("java", State.OK, f"{version}, {path}")
-        seen.append(f"{path} is {'no Java' if version is None else version}")
     return Check("java", State.WARNING, "; ".join(seen) or "none", _INSTALL_JAVA)
 
 
@@ -64,6 +75,16 @@ def _java_version(path: str) -> int | None:
     return None if match is None else int(match[1])
 
 
+def _has_module(path: str) -> bool:
+    """Returns whether the runtime's `release` file lists the module, or names no modules."""
+    try:
+        text = (Path(path).resolve().parent.parent / "release").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return True
+    modules = re.search(r'^MODULES="?([^"\n]+)', text, re.MULTILINE)
+    return modules is None or _JAVA_MODULE in modules[1].split()
+
+
 def pyspark() -> Check:
     if importlib.util.find_spec("pyspark") is not None:
         return Check("pyspark", State.OK, "installed")
@@ -71,8 +92,10 @@ def pyspark() -> Check:
     return Check("pyspark", State.WARNING, "not installed", what)
 
 
-def port(address: str) -> Check:
-    """Checks that a broker could listen at HOST:PORT."""
+def port(address: str, owner_pid: int | None = None) -> Check:
+    """Checks that a broker could listen at HOST:PORT. `owner_pid`: the process that serves the data
+    directory, which may be who listens there.
+    """
     name, (host, _, number) = f"port {address}", address.rpartition(":")
     try:
         if not 0 <= int(number) <= _PORT_MAX:
@@ -87,7 +110,10 @@ def port(address: str) -> Check:
     except (ValueError, socket.gaierror):
         return Check(name, State.PROBLEM, "not an address of this machine", "give HOST:PORT")
     except OSError as error:
-        what = f"see who has it: ss -ltnp 'sport = :{number}'; or serve --listen with another port"
+        if error.errno == errno.EADDRINUSE and owner_pid is not None:
+            found = f"in use, perhaps by process {owner_pid}, which serves the data directory"
+            return Check(name, State.OK, found)
+        what = _ADVICE.get(error.errno or 0, _ANOTHER_ADDRESS).format(port=number)
         return Check(name, State.PROBLEM, error.strerror or str(error), what)
     return Check(name, State.OK, "free")
 

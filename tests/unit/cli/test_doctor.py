@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import resource
 import shutil
 import socket
@@ -67,6 +69,26 @@ def test_java(says: str, state: State, found: str, tmp_path: Path) -> None:
     assert doctor_machine.java({"PATH": "", "JAVA_HOME": "/none"}).state is State.WARNING
 
 
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("release", "state"),
+    [
+        ('MODULES="java.base java.desktop"', State.WARNING),
+        ('MODULES="java.base jdk.incubator.vector"', State.OK),
+        ('JAVA_VERSION="17.0.1"', State.OK),
+    ],
+)
+def test_modules_of_java(release: str, state: State, tmp_path: Path) -> None:
+    """As the compactor requires; every Java of the tests had all modules."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
+    java.chmod(0o755)
+    (tmp_path / "release").write_text(f'IMPLEMENTOR="x"\n{release}\n')
+    check = doctor_machine.java({"JAVA_HOME": str(tmp_path), "PATH": ""})
+    assert (check.state, "jdk.incubator.vector" in check.found) == (state, state is not State.OK)
+
+
 def test_ports() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = f"127.0.0.1:{server.getsockname()[1]}"
@@ -75,6 +97,38 @@ def test_ports() -> None:
     assert doctor_machine.port(taken).state is State.OK
     for address in ("", "x", "127.0.0.1:", "127.0.0.1:-1", "127.0.0.1:99999", "no host:1"):
         assert doctor_machine.port(address).state is State.PROBLEM, address
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.EADDRNOTAVAIL, "an address of this machine"),
+        (errno.EACCES, "below 1024 needs root"),
+        (errno.ENOBUFS, "another address"),
+    ],
+)
+def test_ports_that_cannot_be_used(
+    number: int, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reason has its advice; the tests knew only ports in use."""
+
+    def bind(_: socket.socket, address: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(socket.socket, "bind", bind)
+    check = doctor_machine.port("127.0.0.1:80", owner_pid=12)
+    assert (check.state, advice in check.what_to_do) == (State.PROBLEM, True), check
+    assert "ss -ltnp" not in check.what_to_do
+
+
+@pytest.mark.process
+def test_a_port_of_the_broker_that_runs(data_dir: Path) -> None:
+    """No test had asked about a broker that runs: its own port was a problem."""
+    with DirectoryLock(data_dir, "0.2.0"), socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        ran = ledgerfold("doctor", "--data", str(data_dir), "--listen", address, "-o", "json")
+    [port] = [each for each in json.loads(ran.out) if each["name"] == f"port {address}"]
+    assert (port["state"], f"process {os.getpid()}," in port["found"]) == ("ok", True)
 
 
 def test_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
