@@ -4,18 +4,24 @@
     ledgerfold completion fish > ~/.config/fish/completions/ledgerfold.fish
 
 The shell asks `ledgerfold` at each tab, with the line so far in variables (argcomplete's protocol);
-the answers come from the parser, so that they are those of the installed version. No broker is
-asked.
+the answers come from the parser, so that they are those of the installed version, and from the file
+of contexts. No broker is asked.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterable
+from typing import Any
 
+from ledgerfold.broker.cli import contexts
 from ledgerfold.broker.cli.verbs import Verbs, argument
+from ledgerfold.storage.errors import InvalidRequest
 
 COMMANDS = Verbs()
+# They are no choices: an address is valid, too.
+_COMPACTORS = ("auto", "spark", "inline", "off")
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +29,32 @@ def complete(parser: argparse.ArgumentParser) -> None:
     if "_ARGCOMPLETE" in os.environ:
         import argcomplete
 
-        argcomplete.autocomplete(parser)
+        # It accepts any function, although its types do not.
+        autocomplete: Any = argcomplete.autocomplete
+        autocomplete(parser, default_completer=_values)
+
+
+def _values(
+    prefix: str, action: argparse.Action, parser: argparse.ArgumentParser, **others: Any
+) -> Iterable[str]:
+    """Returns the possible values of an option or argument: files, unless more is known."""
+    from argcomplete.completers import FilesCompleter
+
+    if "--compactor" in action.option_strings:
+        return _COMPACTORS
+    names_context = action.dest == "name" and parser.prog.startswith("ledgerfold context ")
+    if names_context or "--context" in action.option_strings:
+        return _context_names()
+    files: Iterable[str] = FilesCompleter()(prefix)
+    return files
+
+
+def _context_names() -> Iterable[str]:
+    try:
+        return contexts.load().tables
+    except (InvalidRequest, OSError):
+        # The command itself reports it.
+        return ()
 
 
 @COMMANDS.verb(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ledgerfold.broker.cli.contexts import Contexts
 from tests.support.command_line import TIMEOUT_S, ledgerfold
 
 pytestmark = pytest.mark.process
@@ -54,15 +55,35 @@ def shell(name: str, *arguments: str, folder: Path) -> str:
         ("ledgerfold serve --data x --log-level D", {"DEBUG"}),
         ("ledgerfold topics set-emulation t --profile pulsar", {"pulsar-4"}),
         ("ledgerfold import my", {"my\\ orders.csv"}),
+        ("ledgerfold serve --compactor ", {"auto", "spark", "inline", "off"}),
+        ("ledgerfold serve --compactor s", {"spark"}),
+        ("ledgerfold --context st", {"staging"}),
+        ("ledgerfold topics list --context ", {"local", "staging"}),
+        ("ledgerfold context use ", {"local", "staging", "-h", "--help"}),
+        ("ledgerfold context delete l", {"local"}),
     ],
 )
 def test_bash(line: str, completed: set[str], tmp_path: Path) -> None:
-    """Commands, options, their values, and files, in a folder whose name has a space."""
+    """Commands, options, their values, and files, in a folder whose name has a space.
+
+    Values without fixed choices were not among the lines: the shell offered files.
+    """
     folder = tmp_path / "a folder"
     folder.mkdir()
     (folder / "my orders.csv").touch()
+    contexts = Contexts(folder / ".config" / "ledgerfold" / "contexts.json")
+    contexts.tables = {"local": {"url": "h:1"}, "staging": {"url": "h:2"}}
+    contexts.save()
     out = shell("bash", "--norc", "-c", _BASH, "bash", line, folder=folder)
     assert {each.strip() for each in out.splitlines()} - {""} == completed
+
+
+def test_damaged_contexts_complete_nothing(tmp_path: Path) -> None:
+    path = tmp_path / ".config" / "ledgerfold" / "contexts.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    out = shell("bash", "--norc", "-c", _BASH, "bash", "ledgerfold context use ", folder=tmp_path)
+    assert set(out.split()) == {"-h", "--help"}
 
 
 def test_zsh(tmp_path: Path) -> None:
