@@ -10,12 +10,14 @@ Options, as text:
     start, end       a message id "LEDGER:ENTRY", or an offset; a stream starts there, or at
                      earliest or latest (the default)
     startTime, endTime    by publish time, in ms since the epoch
+    keys             only messages of these keys: a JSON array of texts; not of a stream
 
 This module is imported by users and by Spark's Python processes only.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,7 +40,7 @@ from ledgerfold.storage.errors import InvalidRequest
 __all__ = ["LedgerfoldDataSource"]
 
 _OPTIONS = ("topic", "path", "url", "data", "compacted", "isolation")
-_RANGES = ("start", "end", "starttime", "endtime")
+_ROWS = ("start", "end", "starttime", "endtime", "keys")
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -53,14 +55,15 @@ class LedgerfoldDataSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = self._options(_OPTIONS + _RANGES)
-        bounds = {
+        options = self._options(_OPTIONS + _ROWS)
+        rows = {
             "start": _place(options, "start"),
             "end": _place(options, "end"),
             "start_time": _number(options, "starttime"),
             "end_time": _number(options, "endtime"),
+            "keys": _keys(options),
         }
-        return Reader(self._query(options, schema, **bounds), schema)
+        return Reader(self._query(options, schema, **rows), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         options = self._options((*_OPTIONS, "start"))
@@ -87,7 +90,7 @@ class LedgerfoldDataSource(DataSource):
             raise InvalidRequest("The option url, the address of a running broker, is missing.")
         return options["url"], _topic(options)
 
-    def _query(self, options: Mapping[str, str], schema: StructType, **bounds: Any) -> Query:
+    def _query(self, options: Mapping[str, str], schema: StructType, **rows: Any) -> Query:
         compacted = options.get("compacted", "false").lower()
         if compacted not in _BOOLEANS:
             raise InvalidRequest(f"The option compacted is true or false, not {compacted!r}.")
@@ -98,7 +101,7 @@ class LedgerfoldDataSource(DataSource):
             compacted=_BOOLEANS[compacted],
             isolation=options.get("isolation", "read_uncommitted"),
             columns=columns_of(schema),
-            **bounds,
+            **rows,
         )
 
     def _options(self, known: tuple[str, ...]) -> dict[str, str]:
@@ -128,3 +131,16 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     if not text.isdecimal():
         raise InvalidRequest(f"The option {name} is a time in ms since the epoch, not {text!r}.")
     return int(text)
+
+
+def _keys(options: Mapping[str, str]) -> list[bytes] | None:
+    text = options.get("keys")
+    if text is None:
+        return None
+    try:
+        keys = json.loads(text)
+        if isinstance(keys, list):
+            return [str.encode(each) for each in keys]
+    except (ValueError, TypeError):
+        pass
+    raise InvalidRequest(f"""The option keys is a JSON array of texts, ["a", "b"], not {text!r}.""")
