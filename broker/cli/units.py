@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ledgerfold.storage.errors import InvalidRequest
@@ -21,6 +21,7 @@ from ledgerfold.storage.paths import absolute_path
 
 Settings = dict[str, Any]
 INT64_MAX = 2**63 - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SIZES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _TIMES_MS = {
     "ms": 1,
@@ -73,10 +74,15 @@ def moment_ms(text: str) -> int | None:
     """Returns the time that `text` denotes, in ms since the epoch; None: it denotes none."""
     try:
         is_number = re.fullmatch(r"[0-9]+", text) is not None
-        moment = int(text) if is_number else int(datetime.fromisoformat(text).timestamp() * 1000)
+        moment = int(text) if is_number else _ms_of(datetime.fromisoformat(text))
     except (ValueError, OverflowError):
         return None
     return moment if moment >= 0 else None
+
+
+def _ms_of(time: datetime) -> int:
+    # NOTE: A float has no room for all milliseconds.
+    return (time.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 
 def parse_limit_ms(text: str) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ledgerfold.broker.common.names import persistent_topic
@@ -24,6 +24,7 @@ from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 Place = tuple[int, int] | int
 Time = datetime | int
 _MAX = 2**63 - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
@@ -115,16 +116,16 @@ def _key(key: object) -> bytes:
 
 
 def _ms(time: object) -> int:
-    """Returns ms since the epoch.
+    """Returns ms since the epoch, rounded up: a bound within a millisecond is after it.
 
-    >>> from datetime import timezone
-    >>> _ms(datetime(1970, 1, 1, 0, 0, 1, 500, tzinfo=timezone.utc))
-    1000
+    >>> _ms(datetime(1970, 1, 1, 0, 0, 1, 500, tzinfo=UTC))
+    1001
     """
     if isinstance(time, datetime):
         if time.tzinfo is None:
             raise InvalidRequest(f"A time has a time zone, or is in ms since the epoch: {time!r}.")
-        return int(time.timestamp() * 1000)
+        # NOTE: A float has no room for all milliseconds.
+        return -((_EPOCH - time) // timedelta(milliseconds=1))
     if isinstance(time, int) and not isinstance(time, bool) and 0 <= time <= _MAX:
         return time
     raise InvalidRequest(f"A time is a datetime, or ms since the epoch, not {time!r}.")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfold.broker.cli.units import (
+    moment_ms,
     parse_count,
     parse_limit_ms,
     parse_limit_size,
@@ -68,6 +69,19 @@ def test_minus_one_is_no_limit(parse: Callable[[str], int]) -> None:
     """Only where a limit is meant."""
     assert parse("-1") == parse(" -1 ") == -1
     assert parse("0") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2038-01-19T03:14:08.002Z", 2**31 * 1000 + 2),
+        ("2004-01-10T14:37:04.001999+01:00", 2**30 * 1000 + 1),
+        ("1969-12-31T23:59:59.999Z", None),
+    ],
+)
+def test_moments_are_exact(text: str, moment: int | None) -> None:
+    """A test with times of which floats have no milliseconds had been missing."""
+    assert moment_ms(text) == moment
 
 
 @pytest.mark.parametrize("parse", [parse_size, parse_time_ms, parse_count, parse_positive])

@@ -5,10 +5,11 @@ decoding is the oracle.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ledgerfold.frames.query import Query
@@ -219,6 +220,18 @@ def test_filters_and_columns(
         for row in expected(entries)
         if row["key"] in keys and low <= row["publish_time"] < high
     ]
+
+
+@given(st.integers(0, 2**47), st.sampled_from([0, 1, 999]))
+@example(2**31 * 1000 + 2, 0)
+def test_times_are_exact(time_ms: int, microseconds: int) -> None:
+    """Both bounds are rounded up. A test with times of which floats have no milliseconds had been
+    missing.
+    """
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    bound = epoch + timedelta(milliseconds=time_ms, microseconds=microseconds)
+    query = Query.of("t", data="unused", start_time=bound, end_time=bound)
+    assert query.start_ms == query.end_ms == time_ms + (microseconds > 0)
 
 
 def test_offsets_outside_of_the_range_are_excluded() -> None:
