@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import binascii
 import json
 import shutil
 import sys
@@ -202,14 +203,27 @@ def message_row(message: Message) -> dict[str, Any]:
     offset = entry.offset(row)
     if offset is not None:
         shown["offset"] = offset
-    _add_content(shown, batch.key(at), None if batch.is_null(at) else message.data())
+    key = batch.key(at)
+    if key is not None and batch.key_is_base64(at):
+        key = _key_bytes(key)
+    _add_content(shown, key, None if batch.is_null(at) else message.data())
     shown["tombstone"] = entry.is_tombstone(row)
     shown["properties"] = batch.properties(at)
     shown["event_time"] = batch.event_time_ms(at)
     shown["publish_time"] = header.publish_time_ms
     shown["producer"] = batch.producer_name
-    shown["sequence_id"] = batch.sequence_id(at)
+    # Only records of a Kafka topic may have no producer, and then they have no number.
+    is_numbered = offset is None or batch.producer_name != ""
+    shown["sequence_id"] = batch.sequence_id(at) if is_numbered else None
     return shown
+
+
+def _key_bytes(key: bytes) -> bytes:
+    """Decodes a key that is marked as base64; returns it unchanged if it is not."""
+    try:
+        return base64.b64decode(key, validate=True)
+    except binascii.Error:
+        return key
 
 
 def content(key: bytes | None, value: bytes | None) -> dict[str, Any]:

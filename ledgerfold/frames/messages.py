@@ -21,6 +21,7 @@ from ledgerfold.frames.query import Query
 from ledgerfold.frames.rows import Rows
 from ledgerfold.frames.schema import HEADERS, SCHEMA, TIME
 from ledgerfold.storage.entry import Buffer, EntryHeader
+from ledgerfold.storage.kafka.batch import NO_TIMESTAMP
 from ledgerfold.storage.kafka.entries import KafkaBatch
 from ledgerfold.storage.pulsar.batch import PulsarBatch
 
@@ -127,6 +128,7 @@ class KafkaRows(Rows):
             for each in (self._publish_times, self._sequence_ids)
         )
         names = list(chain.from_iterable(map(repeat, self._producers, self._counts)))
+        is_unnumbered = np.array([not name for name in self._producers], np.bool_)
         found = {
             "ledger_id": pa.array(np.zeros(self.rows, np.int64)),
             "entry_id": pa.array(offsets),
@@ -135,9 +137,9 @@ class KafkaRows(Rows):
             "key": pa.array(self._keys, pa.binary()),
             "value": pa.array(self._values, pa.binary()),
             "publish_time": pa.array(publish_times).cast(TIME),
-            "event_time": pa.array(times, mask=times < 0).cast(TIME),
+            "event_time": pa.array(times, mask=times == NO_TIMESTAMP).cast(TIME),
             "producer_name": pa.array(names, pa.string()),
-            "sequence_id": pa.array(firsts + offsets),
+            "sequence_id": pa.array(firsts + offsets, mask=np.repeat(is_unnumbered, counts)),
         }
         if self.query.wants("headers"):
             found["headers"] = self._header_column()

@@ -152,8 +152,16 @@ def _rows(batch: Any) -> Iterator[dict[str, Any]]:
             **({} if offset is None else {"offset": offset}),
             **shown,
             "properties": dict(pairs),
-            "event_time": row["event_time"] or 0,
+            "event_time": _time_of(row),
             "publish_time": row["publish_time"],
             "producer": row["producer_name"],
             "sequence_id": row["sequence_id"],
         }
+
+
+def _time_of(row: dict[str, Any]) -> int:
+    """Returns the event time; without one, 0, or -1 on a Kafka topic, as a reader does."""
+    time: int | None = row["event_time"]
+    if time is None:
+        return 0 if row["offset"] is None else -1
+    return time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 from pathlib import Path
@@ -12,7 +13,12 @@ import pytest
 
 from ledgerfold import frames
 from ledgerfold.broker.cli.main import main
-from ledgerfold.storage.kafka.entries import entry_of
+from ledgerfold.broker.cli.output import message_printer
+from ledgerfold.broker.client import Message
+from ledgerfold.broker.client.messages.message import ReceivedEntry, ReceivedRecords
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.entry import read_header, stamp
+from ledgerfold.storage.kafka.entries import KafkaBatch, entry_of
 from ledgerfold.storage.kafka.records import build_columns
 from ledgerfold.storage.names import segment_path
 from ledgerfold.storage.native import NativeBatchBuilder
@@ -97,6 +103,68 @@ def test_records_of_a_kafka_topic(tmp_path: Path) -> None:
     assert (first["id"], first["offset"], first["properties"]) == ("0:4", 4, {"h": ""})
     # An empty value is none to Kafka's cleaner.
     assert (first["tombstone"], second["tombstone"]) == (False, True)
+
+
+def printed(entries: list[bytes], capsys: pytest.CaptureFixture[str]) -> list[Any]:
+    """Returns the lines that `read -o jsonl` prints."""
+    with message_printer(argparse.Namespace(output="jsonl", no_truncate=False)) as show:
+        for number, data in enumerate(entries):
+            stamped = stamp(data, 1, number, 5, 1)
+            header = read_header(stamped)
+            batch = decode(stamped, header)
+            kind = ReceivedRecords if isinstance(batch, KafkaBatch) else ReceivedEntry
+            received = kind(header, batch, "t", -1)
+            for row in range(batch.rows):
+                show(Message((received, row)))
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def exported(path: Path) -> list[Any]:
+    code, file = export(path, "jsonl")
+    assert code == 0
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_lines_are_those_of_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A test that compares both had been missing."""
+    builder = NativeBatchBuilder("p")
+    for key in (b"AAE=", b"YWJj", b"?"):
+        builder.add(b"v", key, key_is_base64=True)
+    builder.add(b"v", b"AAE=")
+    entry = builder.build(sequence_id=2, publish_time_ms=5)
+    (tmp_path / "data").mkdir()
+    made = DataDirectory(tmp_path / "data")
+    writer = made.ledger()
+    put(writer, entry)
+    writer.close()
+    made.stop()
+    rows = exported(tmp_path / "data")
+    assert rows == printed([entry], capsys)
+    assert [row["key"] for row in rows] == ["\x00\x01", "abc", "?", "AAE="]
+
+
+@pytest.mark.parametrize(("producer_id", "sequence_ids"), [(-1, [None] * 4), (12, [0, 1, 2, 3])])
+def test_lines_of_records_are_those_of_read(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    producer_id: int,
+    sequence_ids: list[int | None],
+) -> None:
+    """Times before 1970 differ from none. A test that compares both had been missing."""
+    times = [-100, -1, 0, 7]
+    batch = build_columns([b"a"] * 4, [b"v"] * 4, times, base_offset=0, producer_id=producer_id)
+    entry = entry_of(batch, sequence_id=3, publish_time_ms=5)
+    (tmp_path / "data").mkdir()
+    made = DataDirectory(tmp_path / "data")
+    writer = made.ledger()
+    put(writer, entry)
+    writer.close()
+    made.edit(kafka={"segments": [{"ledger_ids": [writer.ledger_id]}]})
+    made.stop()
+    rows = exported(tmp_path / "data")
+    assert rows == printed([entry], capsys)
+    assert [row["event_time"] for row in rows] == times
+    assert [row["sequence_id"] for row in rows] == sequence_ids
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])

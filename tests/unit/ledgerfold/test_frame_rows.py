@@ -101,7 +101,7 @@ def kafka_entries(draw: st.DrawFn) -> bytes:
     batch = build_columns(
         keys,
         values,
-        draw(st.lists(st.integers(-1, 9), min_size=rows, max_size=rows)),
+        draw(st.lists(st.integers(-3, 9), min_size=rows, max_size=rows)),
         headers,
         [2 * row for row in range(rows)],
         base_offset=draw(st.integers(0, 1000)),
@@ -145,7 +145,7 @@ def expected(entries: Sequence[StoredEntry]) -> list[dict[str, Any]]:
         for row, message in enumerate(batch.messages()):
             offset = batch.offset(row) if isinstance(batch, KafkaBatch) else None
             time = message.event_time_ms
-            has_time = time >= 0 if offset is not None else time != 0
+            has_time = time != (0 if offset is None else -1)
             key = message.key
             headers = None
             if isinstance(batch, KafkaBatch):
@@ -163,7 +163,9 @@ def expected(entries: Sequence[StoredEntry]) -> list[dict[str, Any]]:
                     "publish_time": header.publish_time_ms,
                     "event_time": time if has_time else None,
                     "producer_name": batch.producer_name,
-                    "sequence_id": message.sequence_id,
+                    "sequence_id": message.sequence_id
+                    if offset is None or batch.producer_name
+                    else None,
                     "properties": None if offset is not None else list(message.properties.items()),
                     "headers": headers,
                 }
