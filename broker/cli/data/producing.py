@@ -38,9 +38,11 @@ _BATCH_BYTES_MAX = 15 * 1024 * 1024
 
 
 class Outgoing(NamedTuple):
-    """A message to publish. `value` None: a tombstone; `event_time_ms` None: not set."""
+    """A message to publish. `value` None: a tombstone; `event_time_ms` None: not set; a `key` of
+    bytes is published as clients publish it, in base64.
+    """
 
-    key: str | None
+    key: str | bytes | None
     value: bytes | None
     event_time_ms: int | None = None
 

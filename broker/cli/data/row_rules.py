@@ -1,5 +1,8 @@
 """The conversion of a file's rows to messages: the fields for key, value and event time.
 
+The fields `key` and `value` of a row are decoded if `key_encoding` or `encoding` says that they are
+in base64, as `export` writes bytes that are not UTF-8.
+
 >>> row = Row(2, {"id": "7", "price": "10", "at": "1000"}, b'{"id":"7","price":"10","at":"1000"}')
 >>> message_of_row(row, RowRules("id", "price", "at"))
 Outgoing(key='7', value=b'10', event_time_ms=1000)
@@ -8,6 +11,8 @@ Outgoing(key='7', value=b'10', event_time_ms=1000)
 from __future__ import annotations
 
 import argparse
+import base64
+import binascii
 import re
 from typing import NamedTuple
 
@@ -16,6 +21,9 @@ from ledgerfold.broker.cli.data.producing import Outgoing
 from ledgerfold.broker.cli.units import INT64_MAX
 from ledgerfold.broker.cli.verbs import argument, together
 from ledgerfold.storage.errors import InvalidRequest
+
+# The fields that may be in base64, and those that say so.
+_ENCODINGS = {"key": "key_encoding", "value": "encoding"}
 
 
 class RowRules(NamedTuple):
@@ -59,11 +67,31 @@ def rules_of(options: argparse.Namespace) -> RowRules:
 
 def message_of_row(row: Row, rules: RowRules) -> Outgoing:
     """Converts a row to a message or a tombstone. Raises InvalidRequest, naming the line."""
-    key = _encodable_text(row, rules.key)
+    key = _key(row, rules.key)
     if not key:
         raise InvalidRequest(f"Line {row.line} has no {rules.key!r} for the key.")
     event_time_ms = None if rules.event_time is None else time_of_row(row, rules.event_time)
     return Outgoing(key, _value(row, rules), event_time_ms)
+
+
+def _key(row: Row, field: str) -> str | bytes | None:
+    text = _encodable_text(row, field)
+    return _from_base64(row, field, text) if text and _is_base64(row, field) else text
+
+
+def _is_base64(row: Row, field: str) -> bool:
+    encoding = _ENCODINGS.get(field)
+    return encoding is not None and row.texts.get(encoding) == "base64"
+
+
+def _from_base64(row: Row, field: str, text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        wrong = (
+            f"Line {row.line}: {field!r} is not in base64, as {_ENCODINGS[field]!r} says: {text}"
+        )
+        raise InvalidRequest(wrong) from error
 
 
 def time_of_row(row: Row, field: str, default: str = "") -> int:
@@ -85,7 +113,9 @@ def _value(row: Row, rules: RowRules) -> bytes | None:
     if rules.value not in row.texts:
         raise InvalidRequest(f"Line {row.line} has no {rules.value!r} for the value.")
     text = _encodable_text(row, rules.value)
-    return None if text is None else text.encode()
+    if text is None:
+        return None
+    return _from_base64(row, rules.value, text) if _is_base64(row, rules.value) else text.encode()
 
 
 def _encodable_text(row: Row, field: str) -> str | None:

@@ -143,16 +143,17 @@ def to_message(row: Row, file: File) -> FileMessage:
 
     if file.rules is not None:
         imported = message_of_row(row, file.rules)
+        key = imported.key or ""
         return FileMessage(
-            (imported.key or "").encode(),
+            key if isinstance(key, bytes) else key.encode(),
             imported.value or b"",
             imported.event_time_ms or 0,
             time_of_row(row, _PUBLISH_TIME, "0"),
         )
-    key, value = row.texts.get("key"), row.texts.get("value")
+    text, value = row.texts.get("key"), row.texts.get("value")
     try:
         return FileMessage(
-            None if key is None else key.encode(),
+            None if text is None else text.encode(),
             (value or "").encode(),
             time_of_row(row, file.event_time or _EVENT_TIME, "" if file.event_time else "0"),
             time_of_row(row, _PUBLISH_TIME, "0"),

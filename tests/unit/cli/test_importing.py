@@ -19,6 +19,7 @@ from ledgerfold.broker.cli.data.import_rows import Row, read_rows
 from ledgerfold.broker.cli.data.importing import _Import
 from ledgerfold.broker.cli.data.producing import Outgoing
 from ledgerfold.broker.cli.data.row_rules import RowRules, message_of_row
+from ledgerfold.broker.cli.output import content, to_json
 from ledgerfold.broker.client import MessageId, Result
 from ledgerfold.storage.errors import InvalidRequest
 from tests.support.command_line import TIMEOUT_S, command
@@ -248,6 +249,23 @@ def test_tombstones() -> None:
     assert message_of_row(json_row('{"id":1,"name":""}'), empty).value is None
     assert message_of_row(json_row('{"id":1,"name":null}'), empty).value is None
     assert message_of_row(json_row('{"id":1}'), empty).value is not None
+
+
+def test_bytes_of_an_export() -> None:
+    """Fields in base64 are decoded, where the row says so. A test that imports what `export` writes
+    had been missing.
+    """
+    rules = RowRules("key", value="value")
+    row = content(b"\xfe", b"\xff") | {"properties": {}}
+    assert message_of_row(json_row(to_json(row)), rules) == Outgoing(b"\xfe", b"\xff")
+    row = content(b"/w==", b"/w==")
+    assert message_of_row(json_row(to_json(row)), rules) == Outgoing("/w==", b"/w==")
+    line = '{"key":"a","value":null,"encoding":"base64"}'
+    assert message_of_row(json_row(line), rules) == Outgoing("a", None)
+    other = '{"id":"/w==","v":"/w==","encoding":"base64","key_encoding":"base64"}'
+    assert message_of_row(json_row(other), RowRules("id", "v")) == Outgoing("/w==", b"/w==")
+    with pytest.raises(InvalidRequest, match="Line 1: 'value' is not in base64"):
+        message_of_row(json_row('{"key":"a","value":"é","encoding":"base64"}'), rules)
 
 
 def test_event_times() -> None:
