@@ -34,8 +34,8 @@ _PROCESS = "process and not spark and not alone"
 # the folders that may have tests for it. tests/conftest.py checks that no part leaves a test out.
 STAGES = (
     {
-        "cases": ["-m", _SPARK, "tests/conformance", "tests/crash", "tests/pulsar"],
-        "spark": ["-m", _SPARK, "tests/grpc", "tests/spark"],
+        "spark": ["-m", _SPARK, "tests/conformance", "tests/spark"],
+        "brokers": ["-m", _SPARK, "tests/crash", "tests/grpc", "tests/pulsar"],
         "grpc": ["-m", _PROCESS, "tests/grpc"],
         "process": ["-m", _PROCESS, "--ignore=tests/grpc"],
         "rest": [

@@ -95,7 +95,10 @@ class WorkerConnection:
         request = RunRequest(plan=plan)
         mark_vectors(request)
         responses = self._stub.Run(request, metadata=self._metadata)
-        return await self._outcome(_Call[Manifest](responses, on_progress), plan.run_id)
+        call = _Call[Manifest](responses, on_progress)
+        # A plan that kills its worker may do so before the worker's answer has left it.
+        call.has_begun = bool(plan.crash_at)
+        return await self._outcome(call, plan.run_id)
 
     async def clean(self, plan: CleanPlan) -> CleanManifest:
         """Runs one cleaning of a Kafka log. Raises like run()."""

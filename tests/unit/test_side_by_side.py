@@ -43,8 +43,8 @@ def arguments(folder: Path, test: str) -> list[str]:
     ("folder", "parts"),
     [
         ("unit", {"rest": [""], "process": ["process"]}),
-        ("grpc", {"grpc": ["process"], "spark": ["process spark"]}),
-        ("crash", {"process": ["process"], "cases": ["process spark"]}),
+        ("grpc", {"grpc": ["process"], "brokers": ["process spark"]}),
+        ("crash", {"process": ["process"], "brokers": ["process spark"]}),
         ("torture", {"rest": [""], "alone": ["process spark alone", "spark alone"]}),
     ],
 )
