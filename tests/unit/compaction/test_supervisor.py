@@ -202,22 +202,6 @@ def test_a_worker_that_dies_during_a_run_fails_the_run(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-def test_a_worker_killed_on_purpose_has_begun_the_run(tmp_path: Path) -> None:
-    """Its answer may not have left it. Otherwise the run would wait for the next worker. Tests of
-    faults had workers that answer before they die.
-    """
-
-    async def body() -> None:
-        asked = plan("dying")
-        asked.ledgers_dir, asked.crash_at = str(tmp_path / "asked"), "worker.phase-one"
-        async with supervised(tmp_path, "serve", pauses=Pauses()) as supervisor:
-            with pytest.raises(CompactionFailed) as failed:
-                await supervisor.run(asked, ignore)
-        assert failed.value.worker_died
-
-    asyncio.run(body())
-
-
 def test_a_worker_that_ends_is_not_ready(tmp_path: Path) -> None:
     """For example, its JVM ended; the run's error says so, and the state changes at once."""
 
