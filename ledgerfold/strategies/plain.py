@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-# Later event times are equal to this one, and earlier ones than its complement to that.
+# Event times above this, or below its complement, are compared as if they were that limit.
 EVENT_TIME_MAX_MS = (1 << 62) - 1
 
 
