@@ -12,8 +12,9 @@ Settings, and their reasons:
 * Shuffled rows are large blobs: they are not compressed on the same machine's disk, and Spark's
   cleaner runs often enough for a worker that runs for weeks.
 * The JVM only moves bytes: using only the fast compiler and the serial collector starts in less
-  than half the time of the defaults, and costs nothing here. A class-data archive halves the
-  remaining time (compactor/class_archive.py).
+  than half the time of the defaults, and costs nothing here. Its young generation is small: what
+  passes through is large, and belongs to the old one. A class-data archive halves the remaining
+  time (compactor/class_archive.py).
 
 The job consists of RDDs (pipeline.py has the reasons), so this starts a SparkContext and no SQL
 session.
@@ -46,6 +47,7 @@ from ledgerfold.compactor.user_strategies.own import Own
 _JVM_OPTIONS = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
+    "-Xmn32m",
     "-XX:-UsePerfData",
     "-Xlog:disable",
     "-Xlog:all=error:stderr",

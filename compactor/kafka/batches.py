@@ -245,11 +245,8 @@ class Batches:
         """Returns section_bounds(), after verifying the records. Raises Corruption."""
         starts, ends = self.section_bounds(which)
         view, crc = self.file.view, google_crc32c.value
-        found = np.fromiter(
-            (crc(view[at:end]) for at, end in zip(starts.tolist(), ends.tolist(), strict=True)),
-            np.uint32,
-            len(which),
-        )
+        bounds = zip(starts.tolist(), ends.tolist(), strict=True)
+        found = np.array([crc(view[at:end]) for at, end in bounds], np.uint32)
         expected = self.entries["value_crc"][which]
         if not np.array_equal(found, expected):
             bad = int(np.argmax(found != expected))

@@ -1,13 +1,14 @@
 """Groups equal keys without converting them to Python objects.
 
-The upper bits of a key's hash (words.py) and, below, its row form one number: sorted, equal keys
-are adjacent, in row order. Adjacent keys are then compared; if some differ, or keys are long,
-Arrow's dictionary encoding is used instead.
+Each row writes its number into a table, at a place that the hash of its key (words.py) selects: the
+last one stays. The rows whose key is that of the row at their place are grouped by this one, their
+last. Only keys that share a place with another one are left for another table. Long keys, and the
+few keys that are left after some tables, are grouped by Arrow's dictionary encoding.
 
 >>> keys = Keys.of(pa.array([b"a", b"b", b"a"]))
 >>> groups = keys.grouped()
->>> sorted(zip(groups.first.tolist(), groups.last.tolist()))
-[(0, 2), (1, 1)]
+>>> groups.first.tolist(), groups.last.tolist()
+([1, 0], [1, 2])
 """
 
 from __future__ import annotations
@@ -23,37 +24,35 @@ from ledgerfold.compactor.kafka.varints import Bytes
 from ledgerfold.compactor.kafka.words import BLOCK_ROWS, HASHED_BYTES, Hashed, Words
 from ledgerfold.compactor.positions import Booleans, Integers
 
+# The number of tables after the first one: more are needed only for keys with equal hashes.
+_TABLES_MAX = 7
+# An odd factor, by which keys that share a place get different places in the next table.
+_NEXT_TABLE = np.uint64(0x9E37_79B9_7F4A_7C15)
+
 
 class Groups(NamedTuple):
-    """Rows grouped by key; those of one key are adjacent and ascend."""
+    """Rows grouped by key. `last_of`: for each row the last one with the same key."""
 
-    rows: Integers
-    is_first: Booleans
+    last_of: Integers
 
     @classmethod
     def of(cls, codes: NDArray[np.integer]) -> Groups:
-        """Groups rows by the numbers of their keys."""
-        rows: Integers = np.argsort(codes, kind="stable")
-        is_first = np.ones(len(rows), np.bool_)
-        np.not_equal(codes[rows][1:], codes[rows][:-1], out=is_first[1:])
-        return cls(rows, is_first)
-
-    @property
-    def first(self) -> Integers:
-        """The first row of each key."""
-        return self.rows[self.is_first]
+        """Groups rows by the numbers of their keys, which begin at 0."""
+        return cls(_last_at(codes, np.arange(len(codes)), int(codes.max()) + 1))
 
     @property
     def last(self) -> Integers:
-        """The last row of each key, in the same order."""
-        last: Integers = self.rows[np.append(self.is_first[1:], True)]
-        return last
+        """The last row of each key, ascending."""
+        return np.flatnonzero(self.last_of == np.arange(len(self.last_of)))
 
     @property
-    def numbers(self) -> Integers:
-        """The number of the key, from 0, of each of `rows`."""
-        numbers: Integers = np.cumsum(self.is_first) - 1
-        return numbers
+    def first(self) -> Integers:
+        """The first row of each key, in the order of their last ones."""
+        count = len(self.last_of)
+        table = np.full(count, count)
+        np.minimum.at(table, self.last_of, np.arange(count))
+        first: Integers = table[self.last]
+        return first
 
 
 class Keys:
@@ -63,18 +62,24 @@ class Keys:
         self._blob, self._starts, self._sizes, self._hashed = blob, starts, sizes, hashed
 
     @classmethod
-    def of(cls, column: pa.BinaryArray) -> Keys:
+    def of(cls, column: pa.BinaryArray, hashed: Hashed | None = None) -> Keys:
+        """Returns the keys of a column, hashed as `hashed` if that is known."""
         ends = offsets_of(column).astype(np.int64)
         starts, sizes, blob = ends[:-1], np.diff(ends), column.buffers()[2]
         buffer = np.frombuffer(blob, np.uint8) if blob is not None else np.empty(0, np.uint8)
-        words, hashed = Words(buffer), Hashed(len(starts))
-        for first in range(0, len(starts), BLOCK_ROWS):
-            block = slice(first, first + BLOCK_ROWS)
-            hashed.fill(words, block, starts[block], sizes[block])
+        if hashed is None:
+            words, hashed = Words(buffer), Hashed(len(starts))
+            for first in range(0, len(starts), BLOCK_ROWS):
+                block = slice(first, first + BLOCK_ROWS)
+                hashed.fill(words, block, starts[block], sizes[block])
         return cls(buffer, starts, sizes, hashed)
 
     def __len__(self) -> int:
         return len(self._starts)
+
+    def where(self, rows: Integers) -> tuple[pa.BinaryArray, Hashed]:
+        """Returns the keys of these rows, ascending, as a column, and hashed."""
+        return self.column(rows), self._hashed.where(rows)
 
     def column(self, rows: Integers | None = None) -> pa.BinaryArray:
         """Returns all keys, or those of these rows, ascending."""
@@ -90,30 +95,48 @@ class Keys:
 
     def grouped(self) -> Groups:
         """Groups the rows, of which there is at least one."""
-        count = len(self)
-        shortest, longest = (int(each) for each in (self._sizes.min(), self._sizes.max()))
-        if longest > HASHED_BYTES:
-            return self._by_dictionary()
-        row_bits = np.uint64((count - 1).bit_length())
-        upper = ~((np.uint64(1) << row_bits) - np.uint64(1))
-        ordered = (self.hashes & upper) | np.arange(count, dtype=np.uint64)
-        ordered.sort()
-        rows = (ordered & ~upper).view(np.int64)
-        ordered &= upper
-        is_first = np.ones(count, np.bool_)
-        np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
-        is_other = np.zeros(count - 1, np.bool_)
-        # Parts distinguish only keys of one size.
-        sizes = () if shortest == longest else (self._sizes,)
-        for part in (*self._hashed.parts, *sizes):
-            of_rows = part.take(rows)
-            is_other |= of_rows[1:] != of_rows[:-1]
-        if (is_other & ~is_first[1:]).any():
-            return self._by_dictionary()
-        return Groups(rows, is_first)
+        if int(self._sizes.max()) > HASHED_BYTES:
+            return Groups.of(self._codes())
+        last_of = _last_with_hash(np.arange(len(self)), self.hashes)
+        rows = np.flatnonzero(~self._are_equal(slice(None), last_of))
+        hashes = self.hashes[rows]
+        for _ in range(_TABLES_MAX):
+            if not len(rows):
+                return Groups(last_of)
+            hashes *= _NEXT_TABLE
+            last = _last_with_hash(rows, hashes)
+            last_of[rows] = last
+            is_other = ~self._are_equal(rows, last)
+            rows, hashes = rows[is_other], hashes[is_other]
+        if len(rows):
+            last_of[rows] = rows[Groups.of(self._codes(rows)).last_of]
+        return Groups(last_of)
 
-    def _by_dictionary(self) -> Groups:
-        return Groups.of(from_arrow(self.column().dictionary_encode().indices))
+    def _are_equal(self, rows: Integers | slice, others: Integers) -> Booleans:
+        """Returns whether each row has the same key as the other one."""
+        are_equal: Booleans = self._sizes[rows] == self._sizes[others]
+        for part in self._hashed.parts:
+            are_equal &= part[rows] == part[others]
+        return are_equal
+
+    def _codes(self, rows: Integers | None = None) -> NDArray[np.integer]:
+        """Returns the number of each row's key, or of these rows'."""
+        return from_arrow(self.column(rows).dictionary_encode().indices)
+
+
+def _last_with_hash(rows: Integers, hashes: NDArray[np.uint64]) -> Integers:
+    """Returns the last of the rows at the place of each in a table of as many places or more."""
+    bits = len(rows).bit_length()
+    return _last_at((hashes >> np.uint64(64 - bits)).view(np.int64), rows, 1 << bits)
+
+
+def _last_at(places: NDArray[np.integer], rows: Integers, count: int) -> Integers:
+    """Returns the last of the rows at the place of each. `count`: the number of places."""
+    table = np.zeros(count, np.int64)
+    # An assignment to the places would be faster, but numpy does not promise its order.
+    np.maximum.at(table, places, rows)
+    last: Integers = table[places]
+    return last
 
 
 def slices(blob: Bytes, starts: Integers, ends: Integers) -> pa.BinaryArray:

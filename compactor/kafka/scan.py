@@ -12,6 +12,7 @@ any case and are not considered.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,17 +29,17 @@ from ledgerfold.compactor.kafka.records import Columns, read_records
 from ledgerfold.compactor.kafka.rows import Distinct, Facts, Firsts, Mapped, Row, Shown, Span
 from ledgerfold.compactor.kafka.throttle import TaskThrottle
 from ledgerfold.compactor.kafka.transactions import AbortedIndex, facts_of
-from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.compactor.kafka.words import Hashed
+from ledgerfold.compactor.positions import Integers
 from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 from ledgerfold.storage.limits import COLUMN_BYTES_MAX
 
 NOT_MAPPED = -1
 
-
-# Limits of keys to be folded: they bound a task's memory to about 40 bytes a record and three times
-# the keys. More keys fold more, which saves shuffled data.
-FOLD_ROWS = 2_000_000
-FOLD_KEY_BYTES = 64 * 1024 * 1024
+# Limits of keys to be folded: they bound a task's memory to about 100 bytes a key and three times
+# the keys. More of them would fold a little more, but miss the processor's cache.
+FOLD_ROWS = 400_000
+FOLD_KEY_BYTES = 16 * 1024 * 1024
 
 
 def scan(
@@ -137,12 +138,12 @@ class _FoldBuffer:
         offsets = columns.offset[which]
         clean = int(np.searchsorted(offsets, self._first_mapped))
         if clean:
-            keys = columns.keys(which[:clean])
+            keys, every = columns.keys(which[:clean]), np.arange(clean)
             firsts = np.full(clean, NOT_MAPPED, np.int64)
-            self._clean.add(keys.column(), offsets[:clean], firsts)
+            self._clean.add(_KeyedOffsets(*keys.where(every), offsets[:clean], firsts))
         if clean < len(which):
             offsets = offsets[clean:]
-            self._mapped.add(*_folded(columns.keys(which[clean:]), offsets, offsets))
+            self._mapped.add(_folded(columns.keys(which[clean:]), offsets, offsets))
 
     def emptied(self) -> Iterator[Row]:
         """Yields the fragments of everything added, if it is enough, and empties the buffer."""
@@ -157,12 +158,21 @@ class _FoldBuffer:
     def folded(self) -> Iterator[Row]:
         """Yields the fragments of everything added."""
         if self._clean.count:
-            keys, last, first = self._clean.columns()
-            yield from in_buckets(keys, (last, first), self._buckets, Keys.of(keys).hashes)
+            keys, last, first = self._clean.joined()
+            yield from in_buckets(keys.column(), (last, first), self._buckets, keys.hashes)
         if self._mapped.count:
-            keys, last, first = self._mapped.columns()
-            keys, last, first = _folded(Keys.of(keys), last, first)
-            yield from in_buckets(keys, (last, first), self._buckets, Keys.of(keys).hashes)
+            found = _folded(*self._mapped.joined())
+            offsets = found.last, found.first
+            yield from in_buckets(found.keys, offsets, self._buckets, found.hashed.hashes)
+
+
+class _KeyedOffsets(NamedTuple):
+    """Keys with their last and first offsets."""
+
+    keys: pa.BinaryArray
+    hashed: Hashed
+    last: Integers
+    first: Integers
 
 
 class _Rows:
@@ -170,28 +180,24 @@ class _Rows:
 
     def __init__(self) -> None:
         self.count = self.key_bytes = 0
-        self._keys: list[pa.BinaryArray] = []
-        self._offsets: list[tuple[Integers, Integers]] = []
+        self._parts: list[_KeyedOffsets] = []
 
-    def add(self, keys: pa.BinaryArray, last: Integers, first: Integers) -> None:
-        self._keys.append(keys)
-        self._offsets.append((last, first))
-        self.count += len(keys)
-        self.key_bytes += keys.nbytes
+    def add(self, part: _KeyedOffsets) -> None:
+        self._parts.append(part)
+        self.count += len(part.keys)
+        self.key_bytes += part.keys.nbytes
 
-    def columns(self) -> tuple[pa.BinaryArray, Integers, Integers]:
-        last, first = (np.concatenate(each) for each in zip(*self._offsets, strict=True))
-        return pa.concat_arrays(self._keys), last, first
+    def joined(self) -> tuple[Keys, Integers, Integers]:
+        columns, hashed, last, first = zip(*self._parts, strict=True)
+        keys = Keys.of(pa.concat_arrays(columns), Hashed.joined(hashed))
+        return keys, np.concatenate(last), np.concatenate(first)
 
 
-def _folded(
-    keys: Keys, last: Integers, first: Integers
-) -> tuple[pa.BinaryArray, Integers, Integers]:
+def _folded(keys: Keys, last: Integers, first: Integers) -> _KeyedOffsets:
     """Folds rows, in offset order, into one for each key, in order of its last one."""
     groups = keys.grouped()
-    by_last = np.argsort(groups.last)
-    rows = groups.last[by_last]
-    return keys.column(rows), last[rows], first[groups.first[by_last]]
+    rows = groups.last
+    return _KeyedOffsets(*keys.where(rows), last[rows], first[groups.first])
 
 
 def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[Row]:
@@ -212,40 +218,34 @@ def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[
     if not keys:
         return
     groups, column, key_of = _grouped(keys)
-    last, first = (np.concatenate(each)[groups.rows] for each in zip(*columns, strict=True))
-    codes = groups.numbers
+    last, first = (np.concatenate(each) for each in zip(*columns, strict=True))
     is_mapped = first != NOT_MAPPED
     # The highest offset of each key's fragments, which come in any order.
-    starts = np.flatnonzero(groups.is_first)
-    mapped_last = np.maximum.reduceat(np.where(is_mapped, last, -1), starts)
-    stays_unmapped = ~is_mapped & (mapped_last[codes] < last)
-    found = mapped_last[mapped_last >= 0]
+    mapped_last = np.full(len(last), -1)
+    np.maximum.at(mapped_last, groups.last_of[is_mapped], last[is_mapped])
+    stays_unmapped = ~is_mapped & (mapped_last[groups.last_of] < last)
+    mapped = np.flatnonzero(mapped_last >= 0)
+    found = mapped_last[mapped]
     yield 0, Positions.of(np.sort(np.concatenate((found, last[stays_unmapped]))))
     yield 0, Distinct(len(found))
     if shown_max and len(found):
-        by_offset = np.argsort(mapped_last, kind="stable")
-        shown = by_offset[len(mapped_last) - len(found) :][:shown_max]
-        held = column.take(to_arrow(key_of[shown])).to_pylist()
-        yield 0, Shown(tuple(held), tuple(mapped_last[shown].tolist()))
+        shown = np.argsort(found)[:shown_max]
+        held = column.take(to_arrow(key_of[mapped[shown]])).to_pylist()
+        yield 0, Shown(tuple(held), tuple(found[shown].tolist()))
     if firsts_max and len(found):
-        yield 0, Firsts(_firsts(starts, first, is_mapped)[:firsts_max].tobytes())
+        firsts = np.full(len(last), np.iinfo(np.int64).max)
+        np.minimum.at(firsts, groups.last_of[is_mapped], first[is_mapped])
+        yield 0, Firsts(np.sort(firsts[mapped])[:firsts_max].tobytes())
 
 
 def _grouped(keys: Sequence[pa.BinaryArray]) -> tuple[Groups, pa.BinaryArray, Integers]:
-    """Groups the rows of all columns by key. Also returns a column of keys, and the index of each
-    group's key in it. Raises LimitExceeded.
+    """Groups the rows of all columns by key. Also returns a column of keys, and where the key of
+    each row is in it. Raises LimitExceeded.
     """
     if key_bytes_of(keys) <= COLUMN_BYTES_MAX:
         column = pa.concat_arrays(keys)
         groups = Keys.of(column).grouped()
-        return groups, column, groups.first
+        return groups, column, groups.last_of
     found = joined_keys(keys)
     codes = np.concatenate(found.codes).astype(np.int64)
-    groups = Groups.of(codes)
-    return groups, found.keys, codes[groups.first]
-
-
-def _firsts(starts: Integers, first: Integers, is_mapped: Booleans) -> Integers:
-    never = np.iinfo(np.int64).max
-    firsts = np.minimum.reduceat(np.where(is_mapped, first, never), starts)
-    return np.sort(firsts[firsts != never])
+    return Groups.of(codes), found.keys, codes

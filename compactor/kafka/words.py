@@ -11,6 +11,8 @@ becomes arithmetic on a column.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -114,9 +116,22 @@ class Hashed:
         hashes ^= hashes >> _HALF
 
     def where(self, rows: Integers) -> Hashed:
+        """Returns those of these rows."""
         found = Hashed(0)
         found.hashes, found.parts = self.hashes[rows], [part[rows] for part in self.parts]
         return found
+
+    @classmethod
+    def joined(cls, several: Sequence[Hashed]) -> Hashed:
+        """Returns those of all, one after the other."""
+        found = cls(0)
+        found.hashes = np.concatenate([each.hashes for each in several])
+        for number in range(max(len(each.parts) for each in several)):
+            found.parts.append(np.concatenate([each._part(number) for each in several]))
+        return found
+
+    def _part(self, number: int) -> _Words:
+        return self.parts[number] if number < len(self.parts) else np.zeros_like(self.hashes)
 
 
 def _add(part: _Words, factor: np.uint64, hashes: _Words) -> None:

@@ -15,10 +15,7 @@ publishing order: the goal is 1.3 times as long.
 from __future__ import annotations
 
 import asyncio
-import threading
 from dataclasses import replace
-from pathlib import Path
-from types import TracebackType
 
 from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.wire.frames import encode_entries
@@ -26,19 +23,18 @@ from ledgerfold.v1.records_pb2 import CompactionStrategy, Policies
 from tests.benchmarks import wire
 from tests.benchmarks.compaction import Timed, compact
 from tests.benchmarks.options import Options
+from tests.benchmarks.peak_memory import MB, PeakMemory
 from tests.benchmarks.report import Report
 from tests.benchmarks.workload import Workload
 from tests.support.broker_process import BrokerProcess
 
 GB = 1_000_000_000
-MB = 1e6
 # The workload, and the peers' times.
 CASES = (
     ("1 kB", 1_000_000, 100_000, 1000, "Pulsar 14.2 s, Kafka 1.5 s"),
     ("100 B", 10_000_000, 1_000_000, 100, "Pulsar 27.4 s, Kafka 8.8 s"),
 )
 _BY_TIME = Policies(compaction_strategy=CompactionStrategy(name="event-time"))
-_SAMPLE_S = 0.2
 
 
 def run(options: Options) -> Report:
@@ -72,7 +68,7 @@ def _compact(
     publish(broker.url, topic, workload)
     if policies is not None:
         admin.update_policies(topic=topic, values=policies)
-    with PeakMemory(broker) as memory:
+    with PeakMemory(broker.started) as memory:
         timed = compact(admin, topic)
     admin.delete_topic(topic, force=True)
     return timed, memory
@@ -104,47 +100,3 @@ def publish(broker: str, topic: str, workload: Workload) -> None:
             await wire.publish(wire.Broker(channel, topic), frames)
 
     asyncio.run(publish_all())
-
-
-class PeakMemory:
-    """Watches all processes that a broker started, but not the broker itself. In bytes."""
-
-    def __init__(self, broker: BrokerProcess) -> None:
-        self.proportional = self.anonymous = 0
-        self._broker = broker
-        self._over = threading.Event()
-        self._watching = threading.Thread(target=self._watch, daemon=True)
-
-    def _watch(self) -> None:
-        while not self._over.wait(_SAMPLE_S):
-            proportional = anonymous = 0
-            for pid in self._broker.processes():
-                if pid != self._broker.pid:
-                    fields = _rollup(pid)
-                    proportional += fields.get("Pss", 0)
-                    anonymous += fields.get("Pss_Anon", 0)
-            self.proportional = max(self.proportional, proportional)
-            self.anonymous = max(self.anonymous, anonymous)
-
-    def __enter__(self) -> PeakMemory:
-        self._watching.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._over.set()
-        self._watching.join()
-
-
-def _rollup(pid: int) -> dict[str, int]:
-    # "Pss: 1234 kB", one per line; nothing without /proc, or if the process has ended.
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-    except OSError:
-        return {}
-    pairs = (line.split(":", 1) for line in lines)
-    return {name: int(amount.split()[0]) * 1024 for name, amount in pairs}

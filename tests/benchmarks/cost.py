@@ -23,9 +23,9 @@ from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.wire.frames import encode_entries
 from ledgerfold.v1.records_pb2 import RunCounts
 from tests.benchmarks import wire
-from tests.benchmarks.compact_large import MB
 from tests.benchmarks.compaction import Timed, compact
 from tests.benchmarks.options import Options
+from tests.benchmarks.peak_memory import MB
 from tests.benchmarks.report import Report
 from tests.benchmarks.workload import Workload
 

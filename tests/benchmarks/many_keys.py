@@ -21,10 +21,10 @@ from typing import NamedTuple
 from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.wire.frames import encode_entries
 from tests.benchmarks import wire
-from tests.benchmarks.compact_large import MB, PeakMemory
 from tests.benchmarks.compaction import compact
 from tests.benchmarks.cost import Numbered
 from tests.benchmarks.options import Options
+from tests.benchmarks.peak_memory import MB, PeakMemory
 from tests.benchmarks.plot import Line, plot
 from tests.benchmarks.report import Report, number
 from tests.support import processes
@@ -67,12 +67,10 @@ def _measure(broker: BrokerProcess, admin: Admin, messages: int) -> Point:
     _publish(broker.url, topic, messages)
     spilled = functools.partial(_spilled_bytes, broker.data_dir)
     before = spilled()
-    pids = [pid for pid in broker.processes() if pid != broker.pid]
-    used = processes.processor_seconds(pids)
-    with PeakMemory(broker) as memory:
+    used = processes.processor_seconds(broker.started())
+    with PeakMemory(broker.started) as memory:
         timed = compact(admin, topic)
-    pids = [pid for pid in broker.processes() if pid != broker.pid]
-    of_a_core = processes.processor_seconds(pids) - used
+    of_a_core = processes.processor_seconds(broker.started()) - used
     point = Point(messages, timed.seconds, of_a_core, memory.proportional, spilled() - before)
     admin.delete_topic(topic, force=True)
     return point

@@ -170,6 +170,10 @@ class BrokerProcess:
         """
         return processes.marked(self._mark)
 
+    def started(self) -> list[int]:
+        """Returns the pids of what the broker has started, without its own."""
+        return [pid for pid in self.processes() if pid != self.pid]
+
     # The compactor
 
     def wait_for_compactor(

@@ -20,31 +20,26 @@ SHORT_KEYS = st.lists(st.sampled_from(_LIKELY) | st.binary(max_size=20), min_siz
 KEYS = st.lists(st.sampled_from(_LIKELY + _LONG) | st.binary(max_size=90), min_size=1)
 
 
-def rows_of(keys: list[bytes]) -> set[tuple[int, ...]]:
-    rows = defaultdict(list)
+def check(keys: list[bytes], held: Keys) -> None:
+    rows = defaultdict[bytes, list[int]](list)
     for row, key in enumerate(keys):
         rows[key].append(row)
-    return set(map(tuple, rows.values()))
-
-
-def check(keys: list[bytes], held: Keys) -> None:
     groups = held.grouped()
-    found = np.split(groups.rows, np.flatnonzero(groups.is_first)[1:])
-    assert {tuple(each.tolist()) for each in found} == rows_of(keys)
-    assert groups.first.tolist() == [each[0] for each in found]
-    assert groups.last.tolist() == [each[-1] for each in found]
-    assert groups.numbers.tolist() == [at for at, each in enumerate(found) for _ in each]
+    assert groups.last_of.tolist() == [rows[key][-1] for key in keys]
+    of_keys = sorted(rows.values(), key=lambda each: each[-1])
+    assert groups.last.tolist() == [each[-1] for each in of_keys]
+    assert groups.first.tolist() == [each[0] for each in of_keys]
 
 
 @given(KEYS)
-def test_rows_of_a_key_are_adjacent(keys: list[bytes]) -> None:
+def test_rows_are_grouped_by_key(keys: list[bytes]) -> None:
     check(keys, Keys.of(pa.array([b"before", *keys], pa.binary()).slice(1)))
 
 
 @given(SHORT_KEYS, st.integers(1, 3))
 def test_keys_with_equal_hashes_are_distinguished(keys: list[bytes], hashes: int) -> None:
     held = Keys.of(pa.array(keys, pa.binary()))
-    # The upper bits, which are the sort key.
+    # The upper bits, which select a place in the table.
     held.hashes[:] = (np.arange(len(keys)) % hashes).astype(np.uint64) << np.uint64(60)
     same = {keys.index(key) for key in keys}
     for row, key in enumerate(keys):
@@ -71,6 +66,17 @@ def test_a_column_of_a_subset_of_rows(keys: list[bytes]) -> None:
 def test_blocks_are_concatenated() -> None:
     keys = [b"%d" % (number % 7_000) for number in range(20_000)]
     check(keys, Keys.of(pa.array(keys, pa.binary())))
+
+
+@given(st.lists(st.lists(st.sampled_from(_LIKELY), min_size=1), min_size=1))
+def test_joined_hashes_are_those_of_the_joined_keys(several: list[list[bytes]]) -> None:
+    """With a different number of parts in each."""
+    columns = [pa.array(keys, pa.binary()) for keys in several]
+    column = pa.concat_arrays(columns)
+    hashed = [Keys.of(each).where(np.arange(len(each)))[1] for each in columns]
+    held = Keys.of(column, Hashed.joined(hashed))
+    assert held.hashes.tolist() == Keys.of(column).hashes.tolist()
+    check(column.to_pylist(), held)
 
 
 def test_hashes_of_a_subset_of_rows() -> None:
