@@ -51,13 +51,13 @@ _FIELDS = (
 _OPTIONS = together(
     TOPIC,
     argument("file", "the new file"),
-    flag("--read-compacted", "the compacted view, and what follows it"),
+    flag("--read-compacted", "export the compacted view, and the messages after it"),
     argument(
         "--data DIR",
         "a data directory that no broker serves, or a snapshot, instead of --url",
         type=absolute_path,
     ),
-    repeated("--key KEY", "only messages of this key; may be repeated", dest="keys"),
+    repeated("--key KEY", "export only messages of this key; may be repeated", dest="keys"),
     flag("--overwrite", "replace the file if it exists"),
 )
 
