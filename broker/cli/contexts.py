@@ -1,4 +1,4 @@
-"""`context`: names for brokers, in a file of the user's.
+"""`context`: names for brokers, in a file of the user.
 
     ledgerfold context set staging --url staging.example:7650
     ledgerfold context use staging
@@ -94,7 +94,7 @@ def load() -> Contexts:
         is_valid = False
     if not is_valid:
         raise InvalidRequest(
-            f"{path} is not a file of contexts: correct it, or delete it and set them again."
+            f"{path} is not a valid file of contexts: correct it, or delete it and set them again."
         )
     return Contexts(path, current, tables)
 

@@ -1,4 +1,4 @@
-"""`faults`: rules by which a broker that allows it fails on purpose."""
+"""`faults`: injects faults into a broker that allows it."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@
     ledgerfold export jsonl orders orders.jsonl --data /backups/data
 
 Parquet has the columns of `ledgerfold.frames` (docs/FRAMES.md). Lines of JSON are those of
-`ledgerfold read -o jsonl`, and CSV has the same fields. The file is written aside, synced and
-renamed: an export that is interrupted leaves nothing under its name, and is repeated. One that is
-killed leaves FILE.PID.tmp, which may be deleted.
+`ledgerfold read -o jsonl`, and CSV has the same fields. The file is written under a temporary name,
+synced and renamed: if an export is interrupted, no file remains, and it can be repeated. If it is
+killed, FILE.PID.tmp remains, which may be deleted.
 
 Bounds: those of one record batch (ledgerfold/frames/reading.py).
 """
