@@ -5,6 +5,7 @@ the client abandons the call, its run ends as with Cancel.
 
 A user-defined strategy is tried before its run or analysis begins, and at CheckStrategy; it
 explains its choices at TellChoices (compactor/user_strategies/sandbox.py). None of these waits for
+a run in progress.
 
 Every call carries the worker's secret in its metadata (SECRET_KEY): a plan names files to read, and
 a folder to create and remove, so it is not accepted from any process that finds the port.
@@ -186,7 +187,7 @@ class CompactorService(CompactorServiceServicer):
     ) -> TellChoicesResponse:
         async with self._answering(request, context):
             if len(request.messages) > CHOICES_MAX:
-                raise InvalidRequest(f"A call asks about at most {CHOICES_MAX} messages.")
+                raise InvalidRequest(f"A call may ask about at most {CHOICES_MAX} messages.")
             name, settings = request.strategy.name, request.strategy.settings
             found = await self._trials.choices(name, settings, [*map(_as_json, request.messages)])
             answer = TellChoicesResponse(why=found.get("why", ""))

@@ -3,7 +3,7 @@
 * `take_request`, in a handler of public calls, limits the text and the lists of a request. Its cost
   does not grow with the size of a list that is too long.
 * `remember_request` stores the request whose texts an error of this call may quote;
-  `remember_names` stores a few of them, before the caller is known to be permitted.
+  `remember_names` stores a few of them, before the caller is authorized.
 * `cut_arguments` cuts these texts when the error becomes a status.
 * `cut_texts` cuts a response that is too large to be sent.
 

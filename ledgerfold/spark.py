@@ -70,7 +70,7 @@ class LedgerfoldDataSource(DataSource):
         query = self._query(options, schema)
         if query.compacted:
             raise InvalidRequest(
-                "A stream has every message: read the compacted view as a batch, without "
+                "A stream contains every message: read the compacted view as a batch, without "
                 "readStream."
             )
         return StreamReader(query, schema, options.get("start", "latest"))
@@ -93,7 +93,7 @@ class LedgerfoldDataSource(DataSource):
     def _query(self, options: Mapping[str, str], schema: StructType, **rows: Any) -> Query:
         compacted = options.get("compacted", "false").lower()
         if compacted not in _BOOLEANS:
-            raise InvalidRequest(f"The option compacted is true or false, not {compacted!r}.")
+            raise InvalidRequest(f"The option compacted must be true or false, not {compacted!r}.")
         return Query.of(
             _topic(options),
             url=options.get("url"),
@@ -109,7 +109,7 @@ class LedgerfoldDataSource(DataSource):
         options = {name.lower(): value for name, value in self.options.items()}
         unknown = sorted(options.keys() - set(known))
         if unknown:
-            raise InvalidRequest(f"Unknown options {unknown}: there are {', '.join(known)}.")
+            raise InvalidRequest(f"Unknown options {unknown}; known options: {', '.join(known)}.")
         return options
 
 
@@ -129,7 +129,9 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not text.isdecimal():
-        raise InvalidRequest(f"The option {name} is a time in ms since the epoch, not {text!r}.")
+        raise InvalidRequest(
+            f"The option {name} must be a time in ms since the epoch, not {text!r}."
+        )
     return int(text)
 
 
@@ -143,4 +145,6 @@ def _keys(options: Mapping[str, str]) -> list[bytes] | None:
             return [str.encode(each) for each in keys]
     except (ValueError, TypeError):
         pass
-    raise InvalidRequest(f"""The option keys is a JSON array of texts, ["a", "b"], not {text!r}.""")
+    raise InvalidRequest(
+        f"""The option keys must be a JSON array of strings, ["a", "b"], not {text!r}."""
+    )

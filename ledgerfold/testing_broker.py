@@ -53,7 +53,7 @@ class ExistingBroker:
     @property
     def pulsar_url(self) -> str:
         """The URL for Pulsar's own clients. Raises NotAllowed if it is unknown."""
-        raise NotAllowed("The addresses of a broker that somebody else started are not known here.")
+        raise NotAllowed("This process did not start the broker, and does not know this address.")
 
     @property
     def admin_url(self) -> str:
@@ -189,5 +189,5 @@ def _succeeded(status: GetCompactionStatusResponse) -> GetCompactionStatusRespon
 
 def _served(address: str | None, option: str) -> str:
     if address is None:
-        raise NotAllowed(f"The broker does not serve it: start it with {option}.")
+        raise NotAllowed(f"The broker does not serve this address: start it with {option}.")
     return address

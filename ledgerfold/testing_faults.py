@@ -1,4 +1,4 @@
-"""Faults on purpose in the topics of a test's namespace, which end with the test.
+"""Fault injection in the topics of a test's namespace. The faults end with the test.
 
     >>> from ledgerfold.testing import ExistingBroker, Namespace
     >>> with ExistingBroker("127.0.0.1:7650") as broker, Namespace(broker, "tests/faulty") as made:

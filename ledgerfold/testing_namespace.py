@@ -1,4 +1,4 @@
-"""A namespace of one test, and the broker's clock: what the pytest plugin's fixture has.
+"""A namespace of one test, and the broker's clock: the value of the pytest plugin's fixture.
 
     >>> from ledgerfold.testing import ExistingBroker
     >>> with ExistingBroker("127.0.0.1:7650") as broker, Namespace(broker, "tests/made") as made:

@@ -66,7 +66,7 @@ class ProducerIds:
                     "Kafka producer ids",
                     record.next_producer_id,
                     PRODUCER_IDS_MAX,
-                    "An imported log has brought so large an id: use another data directory.",
+                    "An imported log has an id that large: use another data directory.",
                 )
             record.next_producer_id += IDS_PER_BLOCK
 

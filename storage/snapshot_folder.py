@@ -174,7 +174,7 @@ def check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
             f"{name!r} is not a snapshot name: use 1 to 64 letters, digits, '-' and '_', and "
-            "begins with a letter or a digit."
+            "begin with a letter or a digit."
         )
 
 

@@ -4,12 +4,12 @@ A snapshot has a hard link to each file of each ledger, and a file with all reco
 copied: a ledger that is closed never changes. So while one is saved or restored no topic is loaded,
 and all ledgers are closed. A crash leaves the state before or after:
 
-* **Save**: everything is built in <name>.tmp, synced, and renamed. A failed one is removed; what
-  cannot be removed, or is left by a crash, by the next save or deletion, or by a start.
-* **Restore**: ledgers that exist no more are listed as DELETING, so that a start would remove
+* **Save**: everything is built in <name>.tmp, synced, and renamed. A failed one is removed. The
+  next save or deletion, or a start, removes what could not be removed, or what a crash left.
+* **Restore**: ledgers that no longer exist are listed as DELETING, so that a start would remove
   them, and linked; files that others have lost are linked, too; then one synced write replaces all
   records. Ledgers that the snapshot does not have are DELETING from then on. Cursors get new
-  incarnations: acknowledgements that clients still keep are not of the restored state.
+  incarnations, which invalidate acknowledgements that clients send again later.
 * **Delete**: it is renamed to <name>.tmp, and removed.
 
 Ledger ids are never reused after a restore: the store record is not part of a snapshot.

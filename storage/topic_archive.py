@@ -8,10 +8,10 @@ as one. The members, in this order:
     files      of the ledgers, under the names that they have in a snapshot
 
 An import adds the topic to a data directory that no other process uses. The ledgers keep their ids,
-so that message ids stay the same, and none of the ids may be in use there; a snapshot may have one
-if it is of the same ledger. They are listed as DELETING while their files are written and verified;
-one synced write then makes them the topic's. So a crash leaves the topic whole, or nothing that the
-next start does not remove.
+so that message ids stay the same, and none of the ids may be in use there; a snapshot may contain
+such an id if its ledger is the same. They are listed as DELETING while their files are written and
+verified; one synced write then makes them the topic's. So a crash leaves either the complete topic,
+or remains that the next start removes.
 
 Bounds: BLOCK_BYTES of a file at a time; the records in memory.
 """

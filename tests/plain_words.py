@@ -1,4 +1,4 @@
-"""The rules for words that a machine can check: openings of docstrings, phrases, modules named.
+"""The rules for words that a machine can check: docstrings, phrases, modules named.
 
 Docstrings begin with a verb ("Truncates one segment at `offset`.") or a noun phrase ("A bounded LRU
 cache."), as in PostgreSQL's, Kafka's and Rust's documentation. Modules that docstrings and comments
@@ -16,7 +16,9 @@ import ast
 import io
 import re
 import tokenize
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import PurePosixPath
 
 from tests.tidy import ROOT, Module
@@ -50,6 +52,12 @@ PHRASES_NOT_USED = (
     *("of its own accord", "of their own accord", "lets it go", "comes whole", "stands twice"),
 )
 _PHRASES = re.compile(rf"\b(?:{'|'.join(map(re.escape, PHRASES_NOT_USED))})\b")
+# Words with which no sentence ends.
+_OPEN_ENDS = re.compile(
+    r"(?:^|\s)(?:a|an|and|as|at|because|by|for|from|if|in|into|of|on|or|so|than|that|the|to|which|with)$"
+)
+_SENTENCE_END = re.compile(r"(?<=[.?!])\s+")
+_SENTENCE_WORDS_LEAST = 6
 _PATH = re.compile(r"(?<![\w./*])((?:[\w-]+/)*[\w-]+\.py)\b(?!/)")
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -75,6 +83,28 @@ def phrases(modules: Iterable[Module]) -> list[str]:
         for module in modules
         for line, text in [*_docstrings(module), *_comments(module)]
         for phrase in _phrases_in(text)
+    ]
+
+
+def unfinished_sentences(modules: Iterable[Module]) -> list[str]:
+    """Checks paragraphs of docstrings; a list or a block may finish a sentence."""
+    return [
+        f"{module.path}:{line}: a paragraph ends with {paragraph[-30:]!r}"
+        for module in modules
+        for line, text in _docstrings(module)
+        for paragraph, after in pairwise([*text.split("\n\n"), ""])
+        if _OPEN_ENDS.search(paragraph) and not after.lstrip("\n").startswith((" ", "* ", "1. "))
+    ]
+
+
+def repeated_sentences(modules: Iterable[Module]) -> list[str]:
+    """Checks each docstring by itself."""
+    return [
+        f"{module.path}:{line}: twice: {sentence!r}"
+        for module in modules
+        for line, text in _docstrings(module)
+        for sentence, times in Counter(_SENTENCE_END.split(" ".join(text.split()))).items()
+        if times > 1 and len(sentence.split()) >= _SENTENCE_WORDS_LEAST
     ]
 
 

@@ -3,9 +3,9 @@
     source <(ledgerfold completion bash)
     ledgerfold completion fish > ~/.config/fish/completions/ledgerfold.fish
 
-The shell asks `ledgerfold` at each tab, with the line so far in variables (argcomplete's protocol);
-the answers come from the parser, so that they are those of the installed version, and from the file
-of contexts. No broker is asked.
+At each completion the shell runs `ledgerfold`, with the line so far in variables (argcomplete's
+protocol). The answers come from the parser of the installed version, and from the file of contexts.
+No request is sent to a broker.
 """
 
 from __future__ import annotations

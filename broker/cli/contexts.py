@@ -1,4 +1,4 @@
-"""`context`: names for brokers, in a file of the user's.
+"""`context`: names for brokers, in a file of the user.
 
     ledgerfold context set staging --url staging.example:7650
     ledgerfold context use staging
@@ -94,7 +94,7 @@ def load() -> Contexts:
         is_valid = False
     if not is_valid:
         raise InvalidRequest(
-            f"{path} is not a file of contexts: correct it, or delete it and set them again."
+            f"{path} is not a valid file of contexts: correct it, or delete it and set them again."
         )
     return Contexts(path, current, tables)
 
@@ -126,8 +126,8 @@ def apply_context(options: argparse.Namespace) -> None:
 CONTEXT = COMMANDS.command(
     "context",
     "name brokers, and choose the one that commands use",
-    description="Keeps addresses of brokers under names, in a file that only you can read. "
-    "--context NAME uses one for one command, `context use` for all that name no other broker.",
+    description="Stores the addresses of brokers under names, in a file that only you can read. "
+    "--context NAME selects one for a single command, `context use` for all later commands.",
     calls_broker=False,
 )
 _NAMED = argument("name", "the name of the context")
@@ -144,7 +144,7 @@ def _list(options: argparse.Namespace) -> None:
     print_rows(options, rows())
 
 
-@CONTEXT.verb("use", "use a context for commands that name no other broker", calls_broker=False)
+@CONTEXT.verb("use", "select the context that commands use by default", calls_broker=False)
 @_NAMED
 def _use(options: argparse.Namespace) -> None:
     contexts = load()

@@ -1,10 +1,10 @@
-"""`doctor`: what this machine lacks to run a broker, and what to do about it.
+"""`doctor`: checks whether this machine can run a broker, and advises on each problem.
 
     ledgerfold doctor --data data
 
-Each check is a line: `ok`, `warning` for what limits or slows a broker, `problem` for what prevents
-or endangers one. The exit code is 1 if there is a problem. It changes nothing, and needs no broker;
-one that runs on the data directory is named.
+Each check is a line: `ok`; `warning`, if it limits or slows a broker; `problem`, if it prevents or
+endangers one. The exit code is 1 if there is a problem. The command changes nothing and needs no
+broker; if one runs on the data directory, it is named.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ COMMANDS = Verbs()
 
 @COMMANDS.verb(
     "doctor",
-    "check what this machine lacks to run a broker",
-    description="Checks Python, Java, ports, the disk, limits, the clock and the data directory; "
-    "says what to do. The exit code is 1 if there is a problem. Changes nothing.",
+    "check whether this machine can run a broker",
+    description="Checks Python, Java, ports, the disk, limits, the clock and the data directory, "
+    "and prints how to solve each problem. Exits with 1 if there is one. Changes nothing.",
     calls_broker=False,
 )
 @argument("--data", "also check this data directory, and its disk", **DIR)

@@ -1,4 +1,4 @@
-"""`faults`: rules by which a broker that allows it fails on purpose."""
+"""`faults`: injects faults into a broker that allows it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 COMMANDS = Verbs()
 FAULTS = COMMANDS.command(
     "faults",
-    "make a broker for tests fail on purpose",
-    description="Adds and removes rules by which a broker that was started with --allow-faults "
-    "fails. All are gone after `ledgerfold reset` and a restart.",
+    "make a broker fail on purpose, to test clients",
+    description="Adds and removes rules by which a broker fails, if it was started with "
+    "--allow-faults. `ledgerfold reset` and a restart remove all rules.",
 )
 _ADD = FAULTS.command(
     "add",
     "add a rule, and print it with its id",
     title="kinds",
     metavar="KIND",
-    description="Adds a rule. It applies to whatever all its options name.",
+    description="Adds a rule, which applies to operations that match all of its options.",
 )
 _OPERATIONS = ("create-producer", "publish", "subscribe", "read", "lookup")
 _TOPICS = together(
@@ -43,7 +43,7 @@ _EVERY = argument("--every N", "hit every Nth message; default: each", **POSITIV
 
 
 def _operation(*choices: str) -> Argument:
-    return argument("operation", "what the rule acts on", choices=choices)
+    return argument("operation", "the operation that fails", choices=choices)
 
 
 @_ADD.verb(
@@ -64,8 +64,8 @@ def _disconnect(options: argparse.Namespace) -> None:
     _add(options, "disconnect", options.operation)
 
 
-@_ADD.verb("delay", "answer an operation later", _operation(*_OPERATIONS))
-@argument("time", "how much later", **TIME)
+@_ADD.verb("delay", "delay the answer to an operation", _operation(*_OPERATIONS))
+@argument("time", "the delay", **TIME)
 @_SCOPE
 @_NEXT
 @_EVERY
@@ -90,7 +90,7 @@ def _disk_full(options: argparse.Namespace) -> None:
 
 
 @_ADD.verb("fail-compaction", "kill the compactor in a phase, or fail the commit")
-@argument("phase", "when", choices=("one", "two", "commit"))
+@argument("phase", "the phase in which it fails", choices=("one", "two", "commit"))
 @_TOPICS
 @_NEXT
 @_EVERY

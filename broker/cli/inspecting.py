@@ -102,7 +102,7 @@ def _whole_entries(path: Path) -> Iterator[tuple[Any, int, bytes, list[int]]]:
     content, beside = path.read_bytes(), Path(deletion_vector_path(str(path)))
     # The version of the first entry, after its checksum.
     if content and content[4:5] not in [bytes([each]) for each in range(1, FORMAT_VERSION + 1)]:
-        raise InvalidRequest(f"{path} is no segment file: those are ledgers/N/N.log of a broker.")
+        raise InvalidRequest(f"{path} is not a segment file, such as ledgers/N/N.log.")
     vector = None
     if beside != path and beside.exists():
         vector = DeletionVector.parse(beside.read_bytes(), str(beside))

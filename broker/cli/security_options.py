@@ -29,23 +29,23 @@ SECURITY = group(
     ),
     argument("--tls-key FILE", "the certificate's private key (PEM)", type=absolute_path),
     argument(
-        "--tls-client-ca FILE", "require of clients a certificate that one of these authorities "
-        "has signed (PEM); its common name is the client's role", type=absolute_path,
+        "--tls-client-ca FILE", "require a client certificate that one of these authorities has "
+        "signed (PEM); its common name is the client's role", type=absolute_path,
     ),
     argument(
-        "--token-secret-key KEY", "authenticate clients by tokens that this secret key has signed: "
-        "a file, or data:;base64,KEY; `ledgerfold tokens` makes keys and tokens",
+        "--token-secret-key KEY", "authenticate clients by tokens that are signed with this secret "
+        "key: a file, or data:;base64,KEY; `ledgerfold tokens` makes keys and tokens",
     ),
     argument("--token-public-key KEY", "as --token-secret-key, with the public key of a pair"),
-    argument("--token-auth-claim NAME", "the claim of tokens with the role; default sub",
+    argument("--token-auth-claim NAME", "the claim that holds the role; default sub",
              default="sub"),
     argument("--token-audience TEXT", "refuse tokens that are not for this audience"),
-    argument("--token-audience-claim NAME", "the claim with the audience; default aud",
+    argument("--token-audience-claim NAME", "the claim that holds the audience; default aud",
              default="aud"),
     argument("--superuser-roles ROLES", "the roles that may do everything, separated by commas",
              type=_roles, default=()),
-    argument("--proxy-roles ROLES", "the roles of proxies, separated by commas: they and the role "
-             "of their client need each permission", type=_roles, default=()),
+    argument("--proxy-roles ROLES", "the roles of proxies, separated by commas; a request needs "
+             "the permissions of both the proxy and its client", type=_roles, default=()),
     flag("--metrics-for-all", "serve metrics to clients without credentials, too"),
     flag("--insecure", "listen beyond this machine without authentication: any client that reaches "
          "the broker may do everything"),

@@ -101,9 +101,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--admin-listen", metavar="HOST:PORT", help=rest)
     pulsar = "serve Pulsar's binary protocol at pulsar://HOST:PORT; default: not served"
     add("--pulsar-listen", metavar="HOST:PORT", help=pulsar)
-    advertise = (
-        "the address that Pulsar's clients are to use; default: the one that they connected to"
-    )
+    advertise = "the address that Pulsar's clients get; default: the one that they connected to"
     add("--pulsar-advertise", metavar="HOST:PORT", help=advertise)
     _add_page(add)
     add(
@@ -132,9 +130,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="use a manual clock that starts at TIME or now; `ledgerfold clock` moves it",
     )
-    resets = "let clients delete everything at once, as tests do; implied by --test-clock"
+    resets = "let clients delete everything at once, for tests; implied by --test-clock"
     add("--allow-reset", action="store_true", help=resets)
-    faults = "let clients make the broker fail on purpose, as tests do (`ledgerfold faults`)"
+    faults = "let clients make the broker fail on purpose, for tests (`ledgerfold faults`)"
     add("--allow-faults", action="store_true", help=faults)
     SECURITY.add_to(parser)
     _add_compactor(parser.add_argument_group("compaction"))
@@ -159,13 +157,14 @@ def _add_page(add: Callable[..., object]) -> None:
 def _add_compactor(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     compactor = (
-        "start a worker that compacts on Spark (spark), or in its own process without Java "
-        "(inline), or on Spark if it starts and else inline (auto, the default); disable "
-        "compaction (off); or use the worker at HOST:PORT, which needs the same "
-        "LEDGERFOLD_COMPACTOR_SECRET in its environment"
+        "where compaction runs. spark: a worker on Spark. inline: a worker without Java. auto, the "
+        "default: spark if it starts, else inline. off: nowhere. HOST:PORT: a worker that was "
+        "started separately, with the same LEDGERFOLD_COMPACTOR_SECRET in its environment"
     )
     add("--compactor", default="auto", metavar="auto|spark|inline|off|HOST:PORT", help=compactor)
-    master = "the Spark master of a local worker, also for its number of cores; default local[2]"
+    master = (
+        "the Spark master of a local worker; its cores also divide inline runs; default local[2]"
+    )
     add("--spark-master", default="local[2]", metavar="MASTER", help=master)
     nice = "the nice value of a local worker, 0 to 19 (19: lowest priority); default 0"
     add("--compactor-nice", type=int, choices=range(20), default=0, metavar="N", help=nice)
@@ -232,8 +231,8 @@ def _add_bounds(group: argparse._ArgumentGroup) -> None:
         "that do not receive; default 256M"
     )
     requests = (
-        "refuse requests of an address above so many in a second; what flows through open "
-        "producers, consumers and readers does not count; default 0, no limit"
+        "the maximum number of requests per second from one address; messages of open producers, "
+        "consumers and readers do not count; default 0: no limit"
     )
     add("--max-requests-per-second", type=parse_count, metavar="N", default=0, help=requests)
     add("--unsent-max", type=_size_from(16), default=256 << 20, metavar="SIZE", help=unsent)

@@ -45,7 +45,7 @@ def _list(options: argparse.Namespace) -> None:
     print_rows(options, map(_row, admin_of(options).list_snapshots()))
 
 
-@SNAPSHOT.verb("restore", "replace everything by a snapshot, which stays", _NAME, ANSWER)
+@SNAPSHOT.verb("restore", "replace everything in the broker by a snapshot", _NAME, ANSWER)
 def _restore(options: argparse.Namespace) -> None:
     print_object(options, _row(admin_of(options).restore_snapshot(options.name)))
 

@@ -47,8 +47,8 @@ def _write_private(path: Path, data: bytes) -> None:
 
 
 @VERBS.verb("create-secret-key", "make a key for HS256", **_OFFLINE)
-@argument("-o --output FILE", "default: standard output", type=absolute_path)
-@flag("-b --base64", "encode it")
+@argument("-o --output FILE", "the file to write; default: standard output", type=absolute_path)
+@flag("-b --base64", "encode the key in base64")
 def _create_secret(options: argparse.Namespace) -> None:
     from ledgerfold.broker.security.tokens import new_secret
 
@@ -66,8 +66,8 @@ def _create_secret(options: argparse.Namespace) -> None:
     "-a --signature-algorithm NAME", "RS256 (the default) or ES256", default="RS256",
     choices=("RS256", "ES256"),
 )  # fmt: skip
-@_file("--output-private-key FILE", "it signs tokens: keep it secret")
-@_file("--output-public-key FILE", "for `serve --token-public-key`")
+@_file("--output-private-key FILE", "the file for the private key, which signs tokens")
+@_file("--output-public-key FILE", "the file for the public key, for `serve --token-public-key`")
 def _create_pair(options: argparse.Namespace) -> None:
     from ledgerfold.broker.security.tokens import new_pair
 
@@ -81,7 +81,7 @@ def _create_pair(options: argparse.Namespace) -> None:
 @argument("-e --expiry-time TIME", "how long it is valid, such as 1h or 365d; default: forever",
           type=TIME["type"], metavar="TIME")  # fmt: skip
 @argument("--audience TEXT", "the audience, in the claim aud")
-@argument("-o --output FILE", "default: standard output", type=absolute_path)
+@argument("-o --output FILE", "the file to write; default: standard output", type=absolute_path)
 def _create(options: argparse.Namespace) -> None:
     from ledgerfold.broker.security.tokens import new_token
 

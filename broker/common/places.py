@@ -1,5 +1,5 @@
-"""A number of places that many holders share: a holder that finds none is called when there are
-places again.
+"""A limited number of places that many holders share. A holder that finds none is called when
+places are available again.
 
 Once all places are taken, none is available until a tenth is free, so that holders do not retry for
 every single place.

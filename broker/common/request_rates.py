@@ -1,12 +1,13 @@
 """The limit of requests a second of each client, `serve --max-requests-per-second`.
 
-A client is an address, without its port, at all doors together: it is known before anything of a
-request is looked at. Each has a bucket with room for the requests of one second, which fills at
-the permitted rate; a request takes one, and is refused if there is none.
+A client is an address without its port, over all protocols together: the address is known before a
+request is read. Each client has a token bucket for the requests of one second, which fills at the
+permitted rate. A request takes a token, and is refused if there is none.
 
 What counts: a gRPC call, and the opening of a stream; a request of the admin REST API, and of the
-page; a connection of Pulsar's protocol, and each of its commands that is answered. What flows
-through an open producer, consumer or reader does not: flow control bounds that.
+page; a connection of Pulsar's protocol, and each of its commands that is answered. Messages,
+acknowledgements and permits of an open producer, consumer or reader do not count: flow control
+bounds them.
 
   >>> rates = RequestRates(2, now_s=lambda: 0.0)
   >>> for _ in range(3):

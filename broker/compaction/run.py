@@ -5,8 +5,7 @@
    The strategy is fixed at the start: later changes apply to the next run.
 2. A new ledger id is allocated, and the run's record says RUNNING with that id.
 3. The worker executes the plan and returns a manifest.
-The commit verifies the manifest and publishes it with the run's record, in one write. The commit
-verifies the manifest and publishes it with the run's record, in one write.
+4. The commit verifies the manifest and publishes it with the run's record, in one write.
 
 A run that fails, is cancelled or is fenced removes its ledger's files and records the reason; the
 old view was never touched. Interruptions are checked between steps; while the worker is running

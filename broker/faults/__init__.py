@@ -1,1 +1,1 @@
-"""Faults on purpose, for tests of clients (`serve --allow-faults`): rules, and where they act."""
+"""Fault injection, for tests of clients (`serve --allow-faults`): the rules, and their effects."""

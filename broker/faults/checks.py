@@ -112,7 +112,7 @@ def _check_effect(fault: Fault) -> None:
     if fault.kind == FAULT_KIND_FAIL and fault.error not in names_for(fault.operation):
         operation = _word(FaultOperation, fault.operation)
         names = ", ".join(names_for(fault.operation))
-        raise InvalidRequest(f"{operation} cannot fail with {fault.error!r}, but with {names}.")
+        raise InvalidRequest(f"{operation} cannot fail with {fault.error!r}. Use {names}.")
     if fault.kind == FAULT_KIND_DELAY and not 0 < fault.delay_ms <= DELAY_MAX_MS:
         raise InvalidRequest(
             f"delay_ms is {fault.delay_ms}: it must be from 1 to {DELAY_MAX_MS:,} (an hour)."
@@ -125,7 +125,7 @@ def _check_names(fault: Fault) -> None:
     if fault.topic:
         fault.topic = full_topic(fault.topic)
     if is_non_persistent(fault.topic) and fault.operation != FAULT_OPERATION_LOOKUP:
-        raise InvalidRequest(f"{fault.topic}: of a non-persistent topic only lookups have faults.")
+        raise InvalidRequest(f"{fault.topic} is non-persistent: only its lookups can fail.")
     if fault.namespace:
         parse_namespace(fault.namespace)
     if fault.topic and fault.namespace not in ("", namespace_of(fault.topic)):

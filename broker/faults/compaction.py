@@ -1,4 +1,4 @@
-"""Compactions that fail when a rule says so.
+"""Compactions that a fault rule makes fail.
 
 In phase one or two the worker is killed, at a point of storage/crash_points.py, as the kernel would
 kill it: it is restarted. At the commit the worker is done, and nothing is published. A compactor
@@ -44,9 +44,11 @@ class FaultyRunner:
         except CompactionFailed as error:
             if phase in _POINTS and error.worker_died:
                 # A run of a small topic may have sent no progress from which the phase is known.
-                why = "the worker died, because a fault says so (`ledgerfold faults list`)"
+                why = "the worker died, as a fault rule demands (`ledgerfold faults list`)"
                 raise CompactionFailed(_STAGES[phase], why, worker_died=True) from error
             raise
         if phase in _STAGES:
-            raise CompactionFailed(_STAGES[phase], "a fault says so (`ledgerfold faults list`)")
+            raise CompactionFailed(
+                _STAGES[phase], "a fault rule made it fail (`ledgerfold faults list`)"
+            )
         return manifest

@@ -1,8 +1,9 @@
-"""A disk that is full when a rule says so: doubles of the store's two ways to it.
+"""A disk that a fault rule makes full: replacements of the store's files and of its key-value
+store.
 
 The calls that fail are those that fail on the simulator's full disk (tests/simulation/disk.py):
 writes, new files and folders, copies, and writes to the metadata. As on a real one, a file whose
-write has failed is not used any more (storage/files.py), reads go on, and nothing is free. The
+write has failed is not used any more (storage/files.py), reads continue, and no space is free. The
 compactor's worker, which is another process, has its own view of the disk.
 
 A deletion may use the disk reserve (storage/reserve.py): meanwhile writes succeed. The reserve

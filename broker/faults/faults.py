@@ -13,8 +13,8 @@ Every rule sees every operation in its scope, and counts it. Of the effects of s
 error comes first, then a disconnection, then a lost receipt; delays apply in any case. Rules are in
 memory only. A broker that does not allow faults has no Faults, and nothing asks for them.
 
-Delays use the machine's clock, also on a broker with a manual clock: they are measured by the time
-limits of clients.
+Delays use the machine's clock, even on a broker with a manual clock, because clients measure them
+by their own time limits.
 
 Bound: RULES_MAX rules. Thread-safe: writes to the disk ask from other threads.
 """
@@ -242,8 +242,8 @@ def allowed(faults: Faults | None) -> Faults:
     """Returns the faults of a broker that allows them. Raises NotAllowed."""
     if faults is None:
         raise NotAllowed(
-            "The broker does not allow it. Start it with --allow-faults: then any client may make "
-            "it fail."
+            "This broker does not allow faults. Start it with --allow-faults; any client can then "
+            "make it fail."
         )
     return faults
 

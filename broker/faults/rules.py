@@ -1,4 +1,4 @@
-"""A rule by which the broker fails on purpose: what it applies to, and when it hits. Pure.
+"""A fault rule: the operations that it applies to, and those that it hits. Pure.
 
     >>> rule = Rule(Fault(kind=FAULT_KIND_DISCONNECT, topic="persistent://a/b/t", every=3))
     >>> rule.applies_to(Subject("persistent://a/b/t-partition-0")), rule.applies_to(Subject("u"))

@@ -1,7 +1,7 @@
 """Limits of the strings and lists in the bodies of the REST API: those of gRPC's requests.
 
-They are checked after the caller is (broker/http/guarded.py). The definition of a schema is bounded
-by its own limit (broker/topics/schemas.py).
+They are checked after the caller is authorized (broker/http/guarded.py). The definition of a schema
+is bounded by its own limit (broker/topics/schemas.py).
 
 >>> check_values({"adminRoles": ["a", "b"]})
 >>> check_values(["x" * 20_000])

@@ -3,8 +3,8 @@
 Its limits are those of broker/http/listener.py.
 
 A request with an `Origin` header comes from a web page, and is refused: without authentication, any
-page in a browser on this machine could delete topics. So is one that names a foreign host, on a
-broker that everybody on this machine may use (broker/security/hosts.py).
+page in a browser on this machine could delete topics. On a loopback address without authentication,
+a request that names a foreign host is refused, too (broker/security/hosts.py).
 """
 
 from __future__ import annotations

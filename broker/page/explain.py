@@ -1,4 +1,4 @@
-"""A key's history, as `explain` shows it (broker/explain). One question is answered at a time."""
+"""A key's history, as `explain` shows it (broker/explain). One request is served at a time."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ExplainPage:
 def _request(topic: str, by: str, of: str) -> pb.ExplainRequest:
     """Raises Refusal."""
     if len(of) > KEY_CHARACTERS_MAX:
-        raise Refusal(400, f"A key asked for has at most {KEY_CHARACTERS_MAX:,} characters here.")
+        raise Refusal(400, f"On this page, a key has at most {KEY_CHARACTERS_MAX:,} characters.")
     if by == "text":
         return pb.ExplainRequest(topic=topic, key=of.encode())
     if by == "base64":

@@ -1,11 +1,11 @@
-"""Checks that a request of a browser is this page's own.
+"""Checks that a browser's request comes from this page.
 
 A browser on this machine also runs pages of others. These rules protect the broker from them:
 
 * `Host` must be an IP address, `localhost`, or a name that the operator gave
   (broker/security/hosts.py).
-* A page of another site may link here, but neither ask a question (a request with parameters) nor
-  load anything: `Sec-Fetch-Site`.
+* A page of another site may link here, but may neither send a query (a request with parameters) nor
+  load anything: `Sec-Fetch-Site` is checked.
 * A change needs the `Origin` of this page, and the token that only its forms contain.
 
     >>> guard = Guard(["ledgerfold.example"])
@@ -44,7 +44,9 @@ class Guard:
         site = headers.get("Sec-Fetch-Site", "none")
         is_link = headers.get("Sec-Fetch-Mode") == "navigate" and not has_query
         if site not in _OWN_SITES and not is_link:
-            raise Refusal(403, "Another site asked for this. Open the page itself, and ask there.")
+            raise Refusal(
+                403, "Another site sent this request. Open this page, and send it from here."
+            )
 
     def check_host(self, host: str) -> None:
         """Raises Refusal for a name under which this page is not served."""
@@ -57,4 +59,4 @@ class Guard:
         if not origin or origin.lower() != host.lower():
             raise Refusal(403, "A change is only accepted from this page itself.")
         if not secrets.compare_digest(token.encode(), self.token.encode()):
-            raise Refusal(403, "The page is older than the broker's start: reload it.")
+            raise Refusal(403, "The broker has restarted since this page was loaded: reload it.")

@@ -1,4 +1,4 @@
-"""Publish and read by hand; only with `serve --ui-writes`.
+"""Publishing and reading single messages from the page; only with `serve --ui-writes`.
 
 Bounds: a value of VALUE_CHARACTERS_MAX characters is published, as one message; MESSAGES_SHOWN
 messages of READ_BYTES_MAX are read for one page, and of each the first kilobyte is shown.
@@ -85,7 +85,7 @@ class MessagesPage:
         if len(value) > VALUE_CHARACTERS_MAX or len(key) > KEY_CHARACTERS_MAX:
             raise Refusal(
                 413,
-                f"By hand, a value has at most {VALUE_CHARACTERS_MAX:,} characters, and a key "
+                f"On this page, a value has at most {VALUE_CHARACTERS_MAX:,} characters, and a key "
                 f"{KEY_CHARACTERS_MAX:,}.",
             )
         # Browsers send line ends of a form as CR LF.
@@ -104,7 +104,7 @@ class MessagesPage:
             self._broker.schemas.without(name)
             position = await _publish(topic, of, b"" if is_tombstone else data)
         else:
-            raise NotAllowed(f"{name} is not persistent: nothing of it is stored or shown.")
+            raise NotAllowed(f"{name} is not persistent: it has no stored messages to show.")
         at = id_text(*position, partition_index(name))
         query = urlencode({"from": at, "published": at})
         return Redirect(f"{topic_path(asked.topic)}/messages?{query}")

@@ -1,4 +1,4 @@
-r"""HTML from templates, whatever a topic holds.
+r"""HTML from templates, safe for any content of a topic.
 
 Every value that a template shows is escaped by Jinja, after `visible` has made characters visible
 that are not: control characters, and those that change the direction of text.

@@ -1,7 +1,7 @@
 """The results of other strategies and of other times to compact, as plots and figures.
 
-A question goes to the compactor, as `ledgerfold what-if` does; bounds: REPLAYS_MAX replays, and one
-question at a time.
+The compactor computes them, as for `ledgerfold what-if`. Bounds: REPLAYS_MAX replays, and one
+request at a time.
 """
 
 from __future__ import annotations

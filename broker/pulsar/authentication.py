@@ -1,9 +1,10 @@
 """The credentials of a connection: those of CONNECT, and new ones in time (AUTH_CHALLENGE).
 
-As in Pulsar: when a token has expired, a client that can is asked for a new one, of the same role;
-if it has not answered by the next check, or cannot, its connection is closed. A proxy names the
-role of its client. What that client has shown it must forward if the broker checks that, too; then
-it is the client that is asked for a new token. Source: Pulsar's ServerCnx and AuthorizationService.
+As in Pulsar: when a token has expired, the broker asks the client for a new one, of the same role.
+If the client has not answered by the next check, or does not support this, the connection is
+closed. A proxy names the role of its client. If the broker checks the client's credentials, too,
+the proxy must forward them, and the client is asked for new tokens. Source: Pulsar's ServerCnx and
+AuthorizationService.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def start_at(seek: CommandSeek) -> StartPosition:
         return StartPosition(publish_time_ms=seek.message_publish_time)
     if seek.HasField("message_id"):
         return _start(seek.message_id)
-    raise InvalidRequest("A seek has a message id or a time.")
+    raise InvalidRequest("A seek needs a message id or a time.")
 
 
 def _start(at: MessageIdData) -> StartPosition:

@@ -69,7 +69,7 @@ class Link:
         if self._guard is None:
             return
         if self.caller is None:
-            raise AuthenticationFailed("The client has shown no credentials.")
+            raise AuthenticationFailed("The client has sent no credentials.")
         self._guard.check(self.caller, need, target)
 
     def use(

@@ -40,9 +40,9 @@ class Watching:
         """Creates a watcher. Raises InvalidRequest, NotAllowed, Overloaded."""
         asked = request.watch_topic_list
         if asked.watcher_id in self._watchers:
-            raise NotAllowed(f"Watcher {asked.watcher_id} exists on this connection.")
+            raise NotAllowed(f"This connection already has watcher {asked.watcher_id}.")
         if len(self._watchers) >= WATCHERS_MAX:
-            raise Overloaded(f"{WATCHERS_MAX} watchers on one connection.")
+            raise Overloaded(f"This connection has {WATCHERS_MAX} watchers, the maximum.")
         watcher = TopicListWatcher(self._link, self._lists, asked)
         self._watchers[asked.watcher_id] = watcher
         watcher.task = self._link.spawn(watcher.run())

@@ -21,7 +21,7 @@ class FaultHandlers:
         if fault.topic and fault.operation != admin_pb2.FAULT_OPERATION_LOOKUP:
             record = self._broker.metadata.topic(full_topic(fault.topic))
             if record is not None and record.HasField("kafka"):
-                raise NotAllowed(f"{record.name} is a Kafka topic: only its lookups have faults.")
+                raise NotAllowed(f"{record.name} is a Kafka topic: only its lookups can fail.")
         added = faults.add(fault)
         return admin_pb2.AddFaultResponse(fault=added)
 

@@ -103,7 +103,7 @@ class SubscriptionHandlers:
                 raise InvalidRequest(f"Cannot reset to {request.ago_ms} ms ago; minimum: 0.")
             start = StartPosition(publish_time_ms=self._broker.clock_ms() - request.ago_ms)
         if start.WhichOneof("at") == "message_id":
-            self._check_whole(request.topic, "A message is in one partition")
+            self._check_whole(request.topic, "A message belongs to one partition")
 
         async def reset(name: str) -> None:
             topic = await self._topic(name)

@@ -121,7 +121,9 @@ class TopicHandlers:
     ) -> admin_pb2.GetMessageIdByTimestampResponse:
         name = persistent_topic(request.topic, "searched")
         if self._broker.partitions.count(name):
-            raise NotAllowed(f"A message is in one partition: name {name}-partition-0 or another.")
+            raise NotAllowed(
+                f"A message belongs to one partition: name {name}-partition-0 or another."
+            )
         topic = await self._broker.any_topic(name, create=False)
         if isinstance(topic, KafkaTopic):
             offset = await topic.offset_at_time(request.publish_time_ms, read_committed=False)

@@ -138,8 +138,8 @@ class KafkaHandlers:
         held = request.offset if request.HasField("offset") else None
         if held is not None and held < 0:
             raise InvalidRequest(
-                f"The high watermark cannot be held at {held}: an offset is 0 or more; without "
-                "one it follows the log's end again."
+                f"The high watermark cannot be held at {held}: an offset is 0 or more. Without "
+                "an offset, it follows the log's end again."
             )
         return kafka_pb2.SetHighWatermarkResponse(
             high_watermark=topic.partition.hold_high_watermark(held)

@@ -1,4 +1,5 @@
-"""The one place that decides who may do what: credentials to a role, a role to its permissions.
+"""Decides who may do what: maps credentials to a role, and a role to its permissions. No other
+module does.
 
 As in Pulsar: a superuser may do everything, an admin of a tenant everything in it, and any other
 role what it was granted (broker/topics/permissions.py). A proxy role acts for the roles of its
@@ -196,8 +197,10 @@ class Guard:
         if credentials.certificate_role:
             return Caller(credentials.certificate_role)
         if self._verifier is None:
-            raise AuthenticationFailed("Show a client certificate: this broker authenticates.")
-        raise AuthenticationFailed("Show a token: this broker authenticates its clients.")
+            raise AuthenticationFailed(
+                "This broker authenticates its clients: use a client certificate."
+            )
+        raise AuthenticationFailed("This broker authenticates its clients: send a token.")
 
     def acting(self, caller: Caller, original: str = "", *, is_proxy: bool = False) -> Caller:
         """Returns a caller that acts for `original`, if it is a proxy: only a proxy may, and must.
@@ -210,13 +213,13 @@ class Guard:
         if caller.role not in proxies:
             if original or is_proxy:
                 raise AuthorizationFailed(
-                    f"The role {caller.role!r} is no proxy role: it cannot act for another role."
+                    f"The role {caller.role!r} is not a proxy role, so it cannot act for another."
                 )
             return caller
         if not original or original in proxies:
             raise AuthorizationFailed(
-                f"The role {caller.role!r} is a proxy role: it needs the role of its client, which "
-                "is no proxy role."
+                f"The role {caller.role!r} is a proxy role: it must name the role of its client, "
+                "which must not be a proxy role."
             )
         return caller._replace(original=original)
 
@@ -289,7 +292,7 @@ class Guard:
 def check_settings(settings: SecuritySettings) -> None:
     """Raises InvalidRequest for options that do not go together."""
     if (settings.tls_cert is None) != (settings.tls_key is None):
-        raise InvalidRequest("--tls-cert and --tls-key need each other.")
+        raise InvalidRequest("--tls-cert and --tls-key must be used together.")
     if settings.tls_client_ca is not None and not settings.uses_tls:
         raise InvalidRequest("--tls-client-ca needs --tls-cert and --tls-key.")
     if settings.token_secret_key is not None and settings.token_public_key is not None:
@@ -299,11 +302,13 @@ def check_settings(settings: SecuritySettings) -> None:
     proves = settings.takes_tokens or settings.tls_client_ca is not None
     if settings.superuser_roles and not proves:
         raise InvalidRequest(
-            "--superuser-roles: nothing proves a role. Add --token-secret-key, --token-public-key "
+            "--superuser-roles needs proof of roles: add --token-secret-key, --token-public-key "
             "or --tls-client-ca."
         )
     if settings.proxy_roles and not settings.authenticates:
-        raise InvalidRequest("--proxy-roles needs --superuser-roles, and what proves a role.")
+        raise InvalidRequest(
+            "--proxy-roles needs --superuser-roles, and tokens or client certificates."
+        )
     if settings.takes_tokens and settings.authorizes and not settings.superuser_roles:
         raise InvalidRequest(
             "No client could grant permissions to others: name a role in --superuser-roles."

@@ -67,7 +67,7 @@ def read_key(place: str) -> bytes:
             data = unquote_to_bytes(text)
             data = base64.b64decode(data, validate=True) if head.endswith(";base64") else data
         except ValueError as error:
-            raise InvalidRequest("A key as a URL: use data:;base64,KEY.") from error
+            raise InvalidRequest("This URL is not a key: use data:;base64,KEY.") from error
         return data
     path = Path(urlsplit(place).path if place.startswith("file:") else place)
     if path.stat().st_size > KEY_BYTES_MAX:
@@ -83,7 +83,9 @@ def secret_key(data: bytes) -> Key:
             "`ledgerfold tokens create-secret-key` makes one."
         )
     if data.startswith(_PEM) or _is_public(data):
-        raise InvalidRequest("This is no secret key, but one of a pair: use the option for those.")
+        raise InvalidRequest(
+            "This key is one of a pair, not a secret key: use the option for pairs."
+        )
     return Key("HS256", data)
 
 
@@ -228,7 +230,7 @@ class TokenVerifier:
     def _role(self, found: Any) -> str:
         role = next(iter(_listed(found)), None) if isinstance(found, list) else found
         if not isinstance(role, str) or not 0 < len(role) <= ROLE_CHARACTERS_MAX:
-            raise AuthenticationFailed(f"The token has no role: its claim {self._auth_claim!r}.")
+            raise AuthenticationFailed(f"The token has no role in its claim {self._auth_claim!r}.")
         return role
 
 

@@ -63,7 +63,7 @@ def check_protection(settings: SecuritySettings, listens: Mapping[str, str]) -> 
         raise InvalidRequest(
             f"{named}: any client that reaches it could read and delete everything. Authenticate "
             "clients (--token-secret-key or --token-public-key, --superuser-roles), listen on "
-            "127.0.0.1, or say --insecure."
+            "127.0.0.1, or add --insecure."
         )
     if not settings.uses_tls and not is_open:
         _log.warning("%s: tokens and messages travel unencrypted; use --tls-cert.", named)

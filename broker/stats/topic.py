@@ -3,8 +3,8 @@
 Only fields with a meaning here. Rates are omitted: they depend on the time of the query. Sources:
 Pulsar's TopicStatsImpl, CompactionStatsImpl, ManagedLedgerInternalStats.
 
-Positions are written "ledger:entry". The compaction cursor is listed among the subscriptions and
-cursors under Pulsar's name for it, `__compaction`, once the topic has it; so is each reader, as
+Positions are written "ledger:entry". Once the topic has a compaction cursor, it is listed among the
+subscriptions and cursors under Pulsar's name, `__compaction`. Each reader is listed as
 `reader-...`.
 
 Differences from Pulsar's values: the open ledger is listed with its entries and size (zeros in

@@ -1,5 +1,4 @@
-"""The life cycle of subscriptions: creation, also by a consumer, loading from a record, seek and
-deletion.
+"""The life cycle of subscriptions: creation (by a call or a consumer), loading, seek and deletion.
 
 A topic keeps its subscriptions by name and writes and deletes cursor records; this module uses
 nothing else of it. Records are found by the topic's name: after every await, and before a record is

@@ -395,4 +395,6 @@ class Subscription:
         if not session.type.is_ordered:
             raise InvalidRequest(f"A {session.type} subscription cannot acknowledge cumulatively.")
         if len(positions) != 1:
-            raise InvalidRequest(f"{len(positions)} positions to acknowledge cumulatively, not 1.")
+            raise InvalidRequest(
+                f"A cumulative acknowledgement has one position, not {len(positions)}."
+            )

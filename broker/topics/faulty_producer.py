@@ -5,7 +5,7 @@
   after it are dropped, as if they had not arrived. The client sends them again.
 * One whose receipt is lost is stored. Then the producer is disconnected in the same way, and its
   client sends the entry again; or it stays connected, and gets later receipts only.
-* A delay of a receipt begins with the entry's arrival, so that those of several entries overlap.
+* A delay of a receipt begins when the entry arrives, so that the delays of several entries overlap.
 """
 
 from __future__ import annotations

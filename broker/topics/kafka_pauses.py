@@ -1,7 +1,7 @@
-"""Pauses of a Kafka topic's cleanings by administrators. They are stored: a restart ends none.
+"""Pauses of a Kafka topic's cleanings by administrators. They are stored, and survive restarts.
 
-An import depends on that, because a log of which a part is missing must not be cleaned, and an
-export, because what it has written and what it still reads must belong together.
+Imports and exports depend on that: an incomplete log must not be cleaned, and the parts that an
+export has written must match those that it still reads.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A connected reader of a non-persistent topic: a consumer of its own subscription, as in Pulsar.
 
-It gets the messages that are published from now on, regardless of its start position. There is
-nothing to seek, and nothing beyond the messages that were sent already: a check is answered with
-the entries that are sent along.
+It gets the messages that are published from now on, regardless of its start position. It cannot
+seek, and no messages wait beyond those that were sent: a check is answered together with the
+entries that are sent.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class NonPersistentReader:
 
     def seek(self, start: StartPosition, seek_id: int) -> None:
         """Raises NotAllowed."""
-        raise NotAllowed(f"{self._subscription.topic} is non-persistent: it has no past to seek.")
+        raise NotAllowed(
+            f"{self._subscription.topic} is non-persistent: it stores no messages to seek."
+        )
 
     def finish(self) -> None:
         """Notes that the client has finished sending: it is leaving."""

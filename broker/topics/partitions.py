@@ -4,8 +4,8 @@ A partitioned topic is a record with a number. Its partitions are ordinary topic
 `<name>-partition-<index>` and created with it; no topic has the name itself. Rules and their source
 (Pulsar's PersistentTopicsBase and BrokerService, as observed on Pulsar 4.0.7):
 
-* A partitioned topic is refused if a topic, or a partition, of that name exists, and vice versa;
-  so is a name that contains "-partition-".
+* A partitioned topic is refused if a topic, or a partition, of that name exists, and vice versa. A
+  name that contains "-partition-" is refused, too.
 * The number of partitions only grows. New partitions get the durable subscriptions of the first
   one, from the beginning, so that no consumer misses what is published before it learns of them.
   Deleted partitions are created again, empty.

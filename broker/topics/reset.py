@@ -44,8 +44,8 @@ def check_allowed(broker: Broker) -> None:
     """Raises NotAllowed."""
     if broker.manual_clock is None and not broker.settings.allow_reset:
         raise NotAllowed(
-            "The broker does not allow this. Start it with --allow-reset or --test-clock: then any "
-            "client may delete everything."
+            "This broker does not allow it. Start it with --allow-reset or --test-clock; any "
+            "client can then delete everything."
         )
 
 

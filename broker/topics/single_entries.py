@@ -86,7 +86,7 @@ async def entry_by_id(broker: Broker, name: str, at: Position) -> StoredEntry:
 
 async def _topic(broker: Broker, name: str) -> Topic:
     if broker.partitions.count(name):
-        raise NotAllowed(f"A message is in one partition: name {name}-partition-0 or another.")
+        raise NotAllowed(f"A message belongs to one partition: name {name}-partition-0 or another.")
     return await broker.topic(name, create=False)
 
 

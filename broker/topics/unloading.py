@@ -1,4 +1,4 @@
-"""Unloads many topics, some at once: each is unloaded, whatever happens to others."""
+"""Unloads many topics, some at the same time. A failure of one does not affect the others."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ class ServiceCompactor(Compactor):
         self._thread.start()
 
     async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
-        raise CompactorUnavailable(f"{self._name} cannot describe a strategy's choices.")
+        raise CompactorUnavailable(f"{self._name} cannot explain the decisions of a strategy.")
 
     async def known(self) -> None:
         """Returns at once: the service always works on this machine."""

@@ -4,7 +4,7 @@ Rules (Pulsar's StrategicTwoPhaseCompactor): each key has at most one current me
 that the class does not skip replaces it, or removes it if it is empty, and counts as an event; a
 skipped message does not. The current messages at the end survive.
 
-Chunks of the log arrive in any order, and the class must be asked in log order. So a bucket is
+Chunks of the log arrive in any order, but the class must be called in log order. So a bucket is
 spooled first: in memory up to SPOOL_BYTES, the rest in a file in Spark's local folder. A task holds
 that much, one chunk of messages as objects, and the current messages.
 """

@@ -24,7 +24,7 @@ def check_plan(plan: CompactionPlan) -> None:
     if plan.ledger_id <= 0:
         raise InvalidRequest(f"The plan names ledger {plan.ledger_id}; ids begin with 1.")
     if plan.crash_at not in ("", *crash_points.POINTS):
-        raise InvalidRequest(f"The plan names {plan.crash_at[:200]!r}, which is no crash point.")
+        raise InvalidRequest(f"The plan names {plan.crash_at[:200]!r}, which is not a crash point.")
     check_input(plan)
     if plan.segment_bytes_max > SEGMENT_BYTES_MAX:
         raise LimitExceeded(
@@ -83,7 +83,7 @@ def check_rows(record: SegmentRecord) -> None:
             f"Messages in segment {record.path}",
             record.messages,
             1 << ROW_BITS,
-            "No file of messages has as many: run `ledgerfold verify`.",
+            "No file can have so many: run `ledgerfold verify`.",
         )
 
 

@@ -169,7 +169,7 @@ def _check_files(segment: CleanSegment) -> None:
         # Files of a cleaned segment have positions in ledger 0.
         ledger_id = record.first.ledger_id
         if not segment.is_cleaned and _ledger_of(record) != ledger_id:
-            raise InvalidRequest(f"{record.path} is no file of ledger {ledger_id}.")
+            raise InvalidRequest(f"{record.path} is not a file of ledger {ledger_id}.")
         if not record.sealed:
             raise InvalidRequest(f"Segment {record.path} of the plan is not sealed.")
 

@@ -2,8 +2,8 @@
 
 A task spends the bytes that it reads and writes. When it has spent an interval's allowance, or an
 interval is over, it waits until it is within the rate, and the next interval begins. Unused
-allowance is not saved for a burst. At its end it waits for the remainder, so that no cleaning,
-however small, exceeds the limit.
+allowance is not saved for a burst. At its end it waits for the remaining time, so that even a small
+cleaning does not exceed the limit.
 
     >>> waits: list[float] = []
     >>> throttle = TaskThrottle(1_000, clock=lambda: 0.0, sleep=waits.append)

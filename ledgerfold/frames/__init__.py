@@ -1,4 +1,4 @@
-"""Topics as Arrow tables: for pandas, polars, DuckDB, and whatever else takes them.
+"""Topics as Arrow tables: for pandas, polars, DuckDB, and other libraries that accept them.
 
     >>> import ledgerfold
     >>> with ledgerfold.Client("127.0.0.1:7650") as client:
@@ -93,7 +93,7 @@ def batches(
     once, all else at the first batch.
     """
     if not 0 < rows_max <= 2**31 - 1:
-        raise InvalidRequest(f"rows_max is 1 or more, not {rows_max}.")
+        raise InvalidRequest(f"rows_max must be 1 or more, not {rows_max}.")
     query = Query.of(
         topic,
         url=url,

@@ -1,4 +1,4 @@
-"""The export of a topic with everything: what its archive has (storage/topic_archive.py).
+"""The export of all data of a topic: the contents of its archive (storage/topic_archive.py).
 
 Every entry is read before the first block is written: an archive of damaged entries could not be
 imported. Key indexes, which are derived data, are left out.

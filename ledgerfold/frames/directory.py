@@ -4,9 +4,9 @@ Nothing is written. An open ledger of a broker that was killed is read as a star
 torn tail is left out, damage is an error (storage/recovery.py).
 
 * **A data directory** is locked while it is read, together with other readers: a broker that serves
-  it refuses the read, and does not start before its end. Without that, a compaction could delete
-  what the read has not reached yet.
-* **A snapshot** never changes while it exists, whatever a broker does meanwhile.
+  it refuses the read, and does not start before its end. Without the lock, a compaction could
+  delete data that the read has not reached yet.
+* **A snapshot** never changes while it exists, even if a broker serves its directory.
 
 Bounds: the records of the store in memory; READ_BYTES of entries at a time, or one entry.
 """

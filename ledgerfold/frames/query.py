@@ -68,7 +68,7 @@ class Query:
                 "directory that no broker serves, or of a snapshot."
             )
         if isolation not in ISOLATIONS:
-            raise InvalidRequest(f"isolation is {' or '.join(ISOLATIONS)}, not {isolation!r}.")
+            raise InvalidRequest(f"isolation must be {' or '.join(ISOLATIONS)}, not {isolation!r}.")
         if isolation != ISOLATIONS[0] and data is not None:
             raise NotAllowed(
                 "Only a broker knows which transactions are committed: pass url, not data, for "
@@ -77,7 +77,7 @@ class Query:
         names = NAMES if columns is None else tuple(columns)
         unknown = [each for each in names if each not in NAMES]
         if unknown or not names:
-            raise InvalidRequest(f"Unknown columns {unknown}: there are {', '.join(NAMES)}.")
+            raise InvalidRequest(f"Unknown columns {unknown}; known columns: {', '.join(NAMES)}.")
         return cls(
             topic=persistent_topic(topic, "read"),
             url=url,
@@ -103,7 +103,7 @@ class Query:
 
 def _several(keys: Iterable[str | bytes]) -> Iterable[str | bytes]:
     if isinstance(keys, str | bytes):
-        raise InvalidRequest(f"keys is a list of keys, not {keys!r}.")
+        raise InvalidRequest(f"keys must be a list of keys, not {keys!r}.")
     return keys
 
 
@@ -123,12 +123,14 @@ def _ms(time: object) -> int:
     """
     if isinstance(time, datetime):
         if time.tzinfo is None:
-            raise InvalidRequest(f"A time has a time zone, or is in ms since the epoch: {time!r}.")
+            raise InvalidRequest(
+                f"A time must have a time zone, or be in ms since the epoch: {time!r}."
+            )
         # NOTE: A float has no room for all milliseconds.
         return -((_EPOCH - time) // timedelta(milliseconds=1))
     if isinstance(time, int) and not isinstance(time, bool) and 0 <= time <= _MAX:
         return time
-    raise InvalidRequest(f"A time is a datetime, or ms since the epoch, not {time!r}.")
+    raise InvalidRequest(f"A time must be a datetime, or ms since the epoch, not {time!r}.")
 
 
 def position(place: object) -> Position:

@@ -84,7 +84,7 @@ def place_of(name: str) -> Place:
         )
     if len(found) > 1:
         raise InvalidStrategy(
-            name, f"several packages have one of that name: {', '.join(sorted(found))}"
+            name, f"several packages have an entry point of that name: {', '.join(sorted(found))}"
         )
     (entry_point,) = found.values()
     distribution = entry_point.dist.version if entry_point.dist else ""

@@ -179,5 +179,5 @@ def header_of(header: EntryHeader, key_section: Buffer) -> BatchHeader:
         raise InvalidRequest("The key section of a Kafka entry is not the header of a batch.")
     batch = read_batch_header(key_section)
     if batch.record_count != header.message_count or batch.last_offset_delta < 0:
-        raise InvalidRequest("The header of a Kafka entry does not fit that of its batch.")
+        raise InvalidRequest("The header of a Kafka entry does not match that of its batch.")
     return batch

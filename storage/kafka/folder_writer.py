@@ -1,7 +1,8 @@
 """Writes a partition's folder that Kafka can open: segments with indexes, epochs and topic id.
 
-The folder is built aside, synced and renamed: it exists whole or not at all. The folder aside is
-locked, so that no other writer removes or mixes its files; that of a killed one is built again.
+The folder is written under a temporary name, synced and renamed: it exists completely or not at
+all. The temporary folder is locked, so that no other writer removes or mixes its files; one that a
+killed writer left is written again.
 
 * Indexes get their entries as Kafka's do (storage/kafka/indexes.py). Offsets are relative to the
   base.

@@ -60,7 +60,7 @@ class PulsarBatch(DecodedBatch):
         self.header = header
         self.metadata = parse_metadata(key_section)
         if header.is_plain == is_batch(self.metadata):
-            raise InvalidRequest("The header of a Pulsar entry does not fit its metadata.")
+            raise InvalidRequest("The header of a Pulsar entry does not match its metadata.")
         self._section = value_section
         self.is_unreadable = False
         self._is_single = header.is_plain or is_sealed(self.metadata)

@@ -1,4 +1,4 @@
-"""The entry of a Pulsar client: its metadata and its payload, after our header.
+"""The entry of a Pulsar client: its metadata and its payload, after the entry's header.
 
 Neither is changed, and the payload is not opened, as in Pulsar's broker: a batch that does not
 parse is stored, and a compaction keeps it as it is. But a batch must not declare more messages than

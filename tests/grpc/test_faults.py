@@ -263,7 +263,7 @@ def test_only_a_worker_that_allows_it_is_killed(
         with Client(broker.url) as client, ExistingBroker(broker.url) as existing:
             client.create_producer("t").send(b"1", partition_key="k")
             existing.admin.add_fault("fail-compaction", phase="one", next=1)
-            with pytest.raises(CompactionFailed, match=r"at phase one: .*a fault says so"):
+            with pytest.raises(CompactionFailed, match=r"at phase one: .*a fault rule"):
                 existing.compact_and_wait("t")
             if is_allowed:
                 worker.process.wait(10)
@@ -321,7 +321,7 @@ def test_faults_on_the_command_line(broker_process: MakeBroker) -> None:
 
 
 def test_unknown_fault_names_are_rejected(admin: Admin) -> None:
-    with pytest.raises(InvalidRequest, match="'explode' is none of fail, disconnect"):
+    with pytest.raises(InvalidRequest, match="'explode' is not one of fail, disconnect"):
         admin.add_fault("explode")
     with pytest.raises(InvalidRequest, match="none of create-producer, publish"):
         admin.add_fault("fail", "vanish", error="NotAllowed")

@@ -13,6 +13,9 @@ Rule = Callable[[Iterable[Module]], list[str]]
 RULES: dict[Rule, str] = {
     plain_words.docstring_openings: '"""What a log tells."""',
     plain_words.phrases: "x = 1  # A run on its\nway = 2  # on its way",
+    # No test had detected a sentence that an edit cut off, or left twice.
+    plain_words.unfinished_sentences: '"""A run.\n\nIt waits for\n\nEach run ends."""',
+    plain_words.repeated_sentences: '"""It waits for the end of it. It waits for the end of it."""',
     plain_words.modules_named: '"""As in none.py and storage/none.py."""',
 }
 

@@ -53,7 +53,11 @@ _COMMON = together(
 
 
 @COMMANDS.verb("consume", "consume messages through a subscription", TOPIC)
-@argument("-s --subscription --subscription-name", "created if it does not exist", required=True)
+@argument(
+    "-s --subscription --subscription-name",
+    "the subscription; created if it does not exist",
+    required=True,
+)
 @argument("-t --type --subscription-type", "default Exclusive", default="Exclusive", choices=_TYPES)
 @argument(
     "-p --position --subscription-position",

@@ -4,9 +4,9 @@
     ledgerfold export jsonl orders orders.jsonl --data /backups/data
 
 Parquet has the columns of `ledgerfold.frames` (docs/FRAMES.md). Lines of JSON are those of
-`ledgerfold read -o jsonl`, and CSV has the same fields. The file is written aside, synced and
-renamed: an export that is interrupted leaves nothing under its name, and is repeated. One that is
-killed leaves FILE.PID.tmp, which may be deleted.
+`ledgerfold read -o jsonl`, and CSV has the same fields. The file is written under a temporary name,
+synced and renamed: if an export is interrupted, no file remains, and it can be repeated. If it is
+killed, FILE.PID.tmp remains, which may be deleted.
 
 Bounds: those of one record batch (ledgerfold/frames/reading.py).
 """
@@ -51,13 +51,13 @@ _FIELDS = (
 _OPTIONS = together(
     TOPIC,
     argument("file", "the new file"),
-    flag("--read-compacted", "the compacted view, and what follows it"),
+    flag("--read-compacted", "export the compacted view, and the messages after it"),
     argument(
         "--data DIR",
         "a data directory that no broker serves, or a snapshot, instead of --url",
         type=absolute_path,
     ),
-    repeated("--key KEY", "only messages of this key; may be repeated", dest="keys"),
+    repeated("--key KEY", "export only messages of this key; may be repeated", dest="keys"),
     flag("--overwrite", "replace the file if it exists"),
 )
 

@@ -144,13 +144,13 @@ class _Import:
 
 
 @COMMANDS.verb("import", "publish a CSV or JSON-lines file, keyed by a field")
-@argument("file FILE.csv|FILE.jsonl|-|kafka-log", "-: standard input")
+@argument("file FILE.csv|FILE.jsonl|-|kafka-log", "the file; -: standard input")
 @ROW_RULES
 @argument("--topic", "default: the file's name")
 @argument("--format", "default: by the file's extension", choices=("csv", "jsonl"))
 @argument(
     "--on-error",
-    "what to do at an invalid row; with skip, the exit code is 1 if any was; default stop",
+    "what to do at an invalid row; default stop; skip exits with 1 if a row was invalid",
     choices=("skip", "stop"),
     default="stop",
 )

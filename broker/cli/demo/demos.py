@@ -84,7 +84,7 @@ def _on_stage(options: argparse.Namespace, name: str, show: Demo) -> int:
 
 @_demo(
     "git",
-    "a git repository's history: path = key",
+    "the history of a git repository, with paths as keys",
     argument("repository", "default: .", nargs="?", default=".", type=absolute_path),
     _CLEANUP_POLICY,
 )
@@ -157,7 +157,7 @@ def _check_log(stage: Stage, expected: dict[str, object], tree: str) -> int:
 
 @_demo(
     "ticker",
-    "a stock ticker: symbol = key",
+    "a stock ticker, with symbols as keys",
     *(
         argument(option, "default %(default)s", **POSITIVE, default=default)
         for option, default in (("--seed", 1), ("--symbols", 500), ("--messages", 100_000))

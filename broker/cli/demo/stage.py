@@ -112,7 +112,7 @@ class Stage:
             (plan,) = self.admin.kafka.plan_cleaning(self.topic)
             if not plan.cleanable_bytes:
                 return
-        raise LedgerfoldError(f"The round failed: {turn.failure or 'it was aborted'}.")
+        raise LedgerfoldError(f"The cleaning failed: {turn.failure or 'it was aborted'}.")
 
     def _turn(self) -> CleanerTurn:
         turn = self.admin.kafka.clean(self.topic)

@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 COMMANDS = Verbs()
 VERBS = COMMANDS.command(
     "cleaner",
-    "the log cleaner of Kafka topics",
+    "show, run and configure the log cleaner of Kafka topics",
     config_verbs("the broker's settings for Kafka topics", defaults(topic="")),
 )
 
 
-@VERBS.verb("run", "run one pass now: choose a log, clean it, and report why")
+@VERBS.verb("run", "run one pass now: choose a log, clean it, report the reason")
 @argument("--topic", "clean this topic; default: the cleaner chooses", default="")
 @ROWS
 def _run(options: argparse.Namespace) -> int:
@@ -228,7 +228,7 @@ def _status(options: argparse.Namespace) -> None:
 
 
 @VERBS.verb("checkpoint", "write Kafka's cleaner-offset-checkpoint")
-@argument("--out", "default: standard output", **FILE)
+@argument("--out", "the file to write; default: standard output", **FILE)
 @argument("--namespace NS", "only its topics; default: all")
 @ANSWER
 def _checkpoint(options: argparse.Namespace) -> None:

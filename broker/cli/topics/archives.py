@@ -72,7 +72,7 @@ def _import(options: argparse.Namespace) -> None:
         raise FileNotFoundError(2, os.strerror(2), str(path))
     with path.open("rb") as file:
         if file.read(len(SNAPSHOT_RECORDS)) != SNAPSHOT_RECORDS.encode():
-            raise InvalidRequest(f"{path} is no topic archive: `topics export` writes those.")
+            raise InvalidRequest(f"{path} is not a file that `topics export` wrote.")
     data.mkdir(parents=True, exist_ok=True)
     settings = BrokerSettings(data_dir=data)
     with Interrupts(signal.SIGTERM), held(data) as (metadata, lock):

@@ -43,8 +43,8 @@ COMMANDS = Verbs()
     "compact",
     "compact a topic once, with or without a broker",
     TOPIC,
-    description="Compacts a topic once and waits until it is done: with --data, in a directory "
-    "that no broker has open, as Pulsar's compact-topic; otherwise, by the broker at --url.",
+    description="Compacts a topic once and waits until it is done. With --data, compacts in a "
+    "directory that no broker has open, as Pulsar's compact-topic. Otherwise the broker compacts.",
 )
 @argument("--data", "the data directory; no broker may have it open", **DIR)
 @ANSWER

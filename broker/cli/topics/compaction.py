@@ -275,7 +275,7 @@ def _cancel(options: argparse.Namespace) -> int:
 @COMMANDS.verb("runs", "list compaction runs, newest first")
 @argument("topic", "default: all topics", nargs="?", default="")
 @argument("-n --number", "at most this many; 0: all; default 20", type=parse_count, default=20)
-@flag("-f --follow", "go on, and print each run when it has ended; then oldest first")
+@flag("-f --follow", "print oldest first, and then each new run when it ends")
 @ROWS
 def _list(options: argparse.Namespace) -> int:
     admin = admin_of(options)

@@ -44,7 +44,7 @@ def _explain(options: argparse.Namespace) -> None:
 
     topic, message_id = options.topic, None
     if options.offset is not None and options.offset < 0:
-        raise InvalidRequest("Offsets count from 0.")
+        raise InvalidRequest("An offset must be 0 or more.")
     if options.offset is not None:
         message_id = MessageId(-1, 0, options.offset, -1)
     if options.at is not None:

@@ -33,7 +33,7 @@ def _peek(options: argparse.Namespace) -> None:
     _print_messages(options, found)
 
 
-@VERBS.verb("examine-messages", "show a message by its place in the topic", TOPIC)
+@VERBS.verb("examine-messages", "show a message by its position in the topic", TOPIC)
 @argument(
     "-i --initialPosition",
     "count from this end; default: latest",
@@ -41,7 +41,7 @@ def _peek(options: argparse.Namespace) -> None:
     default="latest",
 )
 @argument(
-    "-m --messagePosition", "the place, in entries, from 1; default: 1", **POSITIVE, default=1
+    "-m --messagePosition", "the position in entries, from 1; default: 1", **POSITIVE, default=1
 )
 @MESSAGES
 def _examine(options: argparse.Namespace) -> None:

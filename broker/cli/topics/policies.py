@@ -34,9 +34,15 @@ if TYPE_CHECKING:
     from ledgerfold.v1.records_pb2 import Policies
 
 POLICIES = Verbs()
-_APPLIED = flag("-ap --applied", "including an inherited one")
+_APPLIED = flag("-ap --applied", "show the value in force, even if it is inherited")
 _NAMESPACE = argument("namespace", "TENANT/NAMESPACE")
 _QUOTAS = {"destination_storage": "backlog_size_quota", "message_age": "backlog_age_quota"}
+_QUOTA_TYPE = argument(
+    "-t --type",
+    "limit the size of the backlog, or the age of its oldest message",
+    choices=tuple(_QUOTAS),
+    default="destination_storage",
+)
 _BACKLOG_POLICIES = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
 _EMULATION = ("emulation", "retain_null_key")
 _COMPATIBILITY = "schema_compatibility_strategy"
@@ -205,8 +211,8 @@ _SWITCHES = (
     (
         "deduplication",
         "deduplication",
-        "store a message that a Pulsar client sends again only once",
-        "whether messages sent again are stored only once",
+        "store a message once, even if a Pulsar client sends it twice",
+        "whether a message that is sent twice is stored once",
     ),
 )
 
@@ -234,8 +240,8 @@ for _each in _SWITCHES:
 @POLICIES.verb("set-backlog-quota", "limit the size of the backlog, or the age of its messages")
 @argument("-l --limit", "10M; -1: no limit", **LIMIT_SIZE, dest="size")
 @argument("-lt --limitTime", "1h; -1: no limit", **LIMIT_TIME, dest="age")
-@argument("-p --policy", "what happens above the limit", choices=_BACKLOG_POLICIES, required=True)
-@argument("-t --type", "which quota", choices=tuple(_QUOTAS), default="destination_storage")
+@argument("-p --policy", "what to do above the limit", choices=_BACKLOG_POLICIES, required=True)
+@_QUOTA_TYPE
 def _set_quota(options: argparse.Namespace) -> None:
     from ledgerfold.v1.records_pb2 import BacklogQuota
 
@@ -264,13 +270,17 @@ def _get_quotas(options: argparse.Namespace) -> None:
 
 
 @POLICIES.verb("remove-backlog-quota", "inherit the quota")
-@argument("-t --type", "which quota", choices=tuple(_QUOTAS), default="destination_storage")
+@_QUOTA_TYPE
 def _remove_quota(options: argparse.Namespace) -> None:
     _remove(options, _QUOTAS[options.type])
 
 
 @POLICIES.verb("set-delayed-delivery", "hold delayed messages back, or deliver them at once")
-@argument("active true|false", "hold them back or not", choices=("true", "false"))
+@argument(
+    "active true|false",
+    "true: hold them back; false: deliver them at once",
+    choices=("true", "false"),
+)
 def _set_delays(options: argparse.Namespace) -> None:
     _set(options, delayed_delivery=options.active == "true")
 
@@ -300,7 +310,7 @@ def _set_emulation(options: argparse.Namespace) -> None:
 
 
 @POLICIES.verb("get-emulation", "show the fields that are set")
-@flag("-ap --applied", "all effective fields")
+@flag("-ap --applied", "show all fields in force")
 @ANSWER
 def _get_emulation(options: argparse.Namespace) -> None:
     policies = _policies(options)

@@ -115,7 +115,7 @@ def _terminate(options: argparse.Namespace) -> None:
 
 
 @VERBS.verb("last-message-id", "show the last message's id", TOPIC, ANSWER)
-@flag("--read-compacted", "in the compacted view")
+@flag("--read-compacted", "show the last message of the compacted view")
 def _last_message_id(options: argparse.Namespace) -> None:
     last = admin_of(options).last_message_id(options.topic, read_compacted=options.read_compacted)
     print_id(options, last)

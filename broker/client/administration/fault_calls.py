@@ -1,4 +1,4 @@
-"""The calls of Admin about faults on purpose (broker/client/administration/admin.py).
+"""The calls of Admin about injected faults (broker/client/administration/admin.py).
 
 They need a broker that allows them: `serve --allow-faults`.
 """
@@ -100,5 +100,5 @@ def _value(enum: _Enum, prefix: str, word: str) -> str:
     words = {_word(name, prefix): name for name in enum.keys()}  # noqa: SIM118 - no mapping
     if word not in words:
         known = ", ".join(each for each in words if each)
-        raise InvalidRequest(f"{word[:200]!r} is none of {known}.")
+        raise InvalidRequest(f"{word[:200]!r} is not one of {known}.")
     return words[word]

@@ -116,7 +116,7 @@ def _scope(topic: str | None, namespace: str | None) -> admin_pb2.PolicyScope:
 def _parsed(actions: Iterable[str]) -> list[Any]:
     for each in actions:
         if each not in ACTIONS:
-            raise InvalidRequest(f"{each!r:.100} is no action: use {' or '.join(ACTIONS)}.")
+            raise InvalidRequest(f"{each!r:.100} is not an action: use {' or '.join(ACTIONS)}.")
     return [Action.Value(f"{_PREFIX}{each.upper()}") for each in actions]
 
 

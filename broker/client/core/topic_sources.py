@@ -1,8 +1,8 @@
 """The topics of a consumer: one, a list, or all whose names match a pattern.
 
 A source lists the names of the streams to open, which are those of partitions where a topic has
-any. It is asked again at intervals, so that new partitions, and new topics of a pattern, are found.
-Source: Pulsar's MultiTopicsConsumerImpl and PatternMultiTopicsConsumerImpl.
+any. Its caller lists the names again at intervals, and so finds new partitions, and new topics of a
+pattern. Source: Pulsar's MultiTopicsConsumerImpl and PatternMultiTopicsConsumerImpl.
 
     >>> orders = TopicPattern(re.compile("persistent://shop/eu/orders-.*"), 60)
     >>> orders.namespace, orders.matches("persistent://shop/eu/orders-7-partition-0")

@@ -186,7 +186,7 @@ def check_topic_argument(topic: object) -> None:
     if isinstance(topic, list | tuple | set | re.Pattern):
         kind = "a pattern" if isinstance(topic, re.Pattern) else "a list of topics"
         raise InvalidRequest(
-            f"A topic must be a string, not {kind}: only `subscribe` takes that. (A partitioned "
+            f"A topic must be a string, not {kind}: only `subscribe` accepts it. (A partitioned "
             "topic is one topic.)"
         )
     raise InvalidRequest(f"A topic must be a string, not {topic!r:.100}.")
@@ -196,7 +196,7 @@ def check_topics_argument(topics: object) -> None:
     """Raises InvalidRequest unless these are a topic, topics, or a pattern of text."""
     if isinstance(topics, re.Pattern):
         if not isinstance(topics.pattern, str):
-            raise InvalidRequest("A pattern of topics must be of a string, not of bytes.")
+            raise InvalidRequest("A pattern of topics must be a string, not bytes.")
     elif isinstance(topics, list | tuple | set):
         if not topics:
             raise InvalidRequest("A list of topics must not be empty.")

@@ -76,9 +76,7 @@ class Consumer(BaseConsumer, Closing):
 
     def _check_not_listening(self) -> None:
         if self._has_listener:
-            raise InvalidConfiguration(
-                "This consumer has a message listener, which gets its messages."
-            )
+            raise InvalidConfiguration("This consumer has a listener, which receives its messages.")
 
     def _receive(self, timeout_millis: int | None = None) -> Message:
         deadline_s = deadline_after(timeout_millis)

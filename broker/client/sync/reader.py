@@ -95,7 +95,7 @@ class Reader(BaseReader, Closing):
             self._inbox.wait(None)
 
     def _refuse_reading(self) -> None:
-        raise InvalidConfiguration("This reader has a listener, which gets its messages.")
+        raise InvalidConfiguration("This reader has a listener, which receives its messages.")
 
     def has_message_available(self) -> bool:
         """Returns True exactly if `read_next` would return at once.

@@ -3,7 +3,7 @@
 An evaluator processes the part of a run's input that concerns one key: `meet` with each version in
 order, then `keeps`. Each call returns the decisions that are final by then: a version is dropped as
 soon as its successor is known, and kept at the end, or at once if nothing later can change that.
-The rules are those of ledgerfold/strategies/plain.py; a subclass only words them.
+The rules are those of ledgerfold/strategies/plain.py; a subclass only describes them.
 
     >>> from ledgerfold.storage.entry import Position
     >>> from ledgerfold.storage.key_scan import KeyVersion

@@ -4,7 +4,7 @@
    time, known producers, the transaction index, the limits of the offset map and of groups.
 2. The segments are settled: closed, durable and recorded. They cannot change any more.
 3. The worker builds the offset map, groups the segments below its end, and writes a new ledger for
-   each group, aside (compactor/kafka/).
+   each group, which no record names yet (compactor/kafka/).
 4. Every file is verified, and one synced write replaces the old segments and moves the checkpoint.
    Nothing has changed before that write, and nothing is left to do after it.
 

@@ -1,4 +1,4 @@
-"""Cleanings in progress: tasks that are awaited, aborted, and kept from beginning by pauses."""
+"""Cleanings in progress: awaits and aborts them; pauses prevent new ones."""
 
 from __future__ import annotations
 

@@ -80,4 +80,4 @@ async def begin_segment(
 
 def _check_empty(log: KafkaLog, stored: StoredTopic, active: LiveSegment) -> None:
     if active is not log.segments.active or active.facts.size_bytes:
-        raise Moved(f"{stored.name} was appended to while a segment was to begin.")
+        raise Moved(f"{stored.name} got new records before the segment began; try again.")

@@ -1,9 +1,9 @@
 """A topic as a stream: its offsets are the positions of the last entries that were read.
 
-An offset has a message id for each partition, "LEDGER:ENTRY"; for a Kafka topic the ledger is 0
-and the entry the offset of a record. A batch reads from after its start through its end. Positions
+An offset has a message id for each partition, "LEDGER:ENTRY"; for a Kafka topic the ledger is 0 and
+the entry the offset of a record. A batch reads from after its start through its end. Positions
 never change, so a batch that Spark repeats after a restart has the same messages, unless retention
-has deleted some meanwhile: Spark's checkpoint is no subscription, and holds nothing back.
+has deleted some meanwhile: Spark's checkpoint is not a subscription, and retains no messages.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def check_columns(schema: StructType) -> None:
                 "strings)."
             )
     if "value" not in schema.fieldNames():
-        raise InvalidRequest("There is no column value.")
+        raise InvalidRequest("The column `value` is missing.")
 
 
 class _Target:
@@ -58,7 +58,7 @@ class _Target:
 
     def __init__(self, url: str, topic: str, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
-            raise NotAllowed('A topic is not overwritten: use mode("append").')
+            raise NotAllowed('A topic cannot be overwritten: use mode("append").')
         check_columns(schema)
         self._url, self._topic = url, topic
 

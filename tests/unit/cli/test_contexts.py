@@ -123,7 +123,7 @@ def test_a_damaged_file_is_refused_and_kept(text: str) -> None:
     contexts_path().write_text(text)
     for arguments in (("info",), ("context", "list"), ("context", "set", "a", "--url", "h:1")):
         ran = ledgerfold(*arguments)
-        assert (ran.code, "is not a file of contexts" in ran.err) == (2, True), ran
+        assert (ran.code, "is not a valid file of contexts" in ran.err) == (2, True), ran
     assert contexts_path().read_text() == text
     assert url_of("--url", "h:1") == "h:1"
 

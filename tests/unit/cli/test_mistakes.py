@@ -70,7 +70,7 @@ def test_a_file_that_is_no_archive(tmp_path: Path) -> None:
     other.write_text("text")
     ran = ledgerfold("topics", "import", str(other), "--data", str(tmp_path / "data"))
     assert (ran.code, (tmp_path / "data").exists()) == (2, False)
-    assert f"{other} is no topic archive" in ran.err
+    assert f"{other} is not a file that `topics export` wrote" in ran.err
 
 
 def test_an_early_interruption(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,7 +175,7 @@ def test_files_that_are_no_segments(tmp_path: Path) -> None:
     other.write_text("not a segment " * 100)
     ran = ledgerfold("segment", "dump", str(other))
     assert ran.code == 2
-    assert f"{other} is no segment file" in ran.err
+    assert f"{other} is not a segment file" in ran.err
     assert ledgerfold("segment", "dump", str(tmp_path / "none")).code == 3
     ran = ledgerfold("segment", "dump", str(tmp_path))
     assert (ran.code, ran.err) == (1, f"ledgerfold: {tmp_path}: Is a directory\n")

@@ -116,7 +116,7 @@ def test_arguments_that_have_no_effect_are_accepted(kind: type[Any]) -> None:
 @pytest.mark.parametrize("topics", [["a", "b"], ("a",), re.compile("persistent://public/.*")])
 def test_only_consumers_take_several_topics(topics: Any) -> None:
     """Only a consumer takes them."""
-    with pytest.raises(InvalidRequest, match="only `subscribe` takes that"):
+    with pytest.raises(InvalidRequest, match="only `subscribe` accepts it"):
         ProducerConfig(topics)
     assert ConsumerConfig(topics, "s").topic is topics
     with pytest.raises(InvalidRequest, match="a string, a list of strings or a pattern, not 7"):

@@ -244,7 +244,9 @@ def test_a_reader_with_a_listener(client: Client) -> None:
     assert done.wait(10)
     assert seen == [0, 1, 2, 0, 1, 2]
     for call in (reader.read_next, reader.has_message_available, lambda: list(reader)):
-        with pytest.raises(InvalidConfiguration, match="has a listener, which gets its messages"):
+        with pytest.raises(
+            InvalidConfiguration, match="has a listener, which receives its messages"
+        ):
             call()
     reader.close()
 

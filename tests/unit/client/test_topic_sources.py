@@ -134,7 +134,7 @@ def test_a_list_opens_all_topics_or_none(broker: ThreadedFakeBroker, client: Cli
     [
         ([], "A list of topics must not be empty"),
         (["a", 5], "A topic must be a string, not 5"),
-        (re.compile(b"a"), "must be of a string, not of bytes"),
+        (re.compile(b"a"), "must be a string, not bytes"),
         (re.compile("non-persistent://a/b/c.*"), "is matched with persistent topics"),
         (re.compile("a/b.*"), "is not a pattern of topic names"),
     ],

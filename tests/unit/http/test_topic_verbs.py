@@ -127,7 +127,7 @@ def test_partitions_are_made_grown_and_deleted(lab: HttpLab) -> None:
         ("GET", f"{P}/stats", None, 404, "has 2 partitions"),
         ("PUT", f"{ALL}/nope/unload", None, 404, f"Topic {FULL}/nope not found"),
         ("POST", f"{P}/terminate", None, 405, "Only one partition can be terminated"),
-        ("GET", f"{P}/messageid/0", None, 405, "A message is in one partition"),
+        ("GET", f"{P}/messageid/0", None, 405, "A message belongs to one partition"),
         ("GET", f"{T}/messageid/x", None, 400, "must be a whole number"),
     ],
 )

@@ -54,7 +54,9 @@ def test_an_invalid_producer_epoch(lab: KafkaLab, epoch: int) -> None:
 def test_a_high_watermark_below_the_log_start(lab: KafkaLab, offset: int) -> None:
     lab.add([(b"a", b"1")])
     request = kafka_pb2.SetHighWatermarkRequest(topic=TOPIC, offset=offset)
-    with pytest.raises(InvalidRequest, match=r"cannot be held at -.* without one it follows"):
+    with pytest.raises(
+        InvalidRequest, match=r"cannot be held at -.* Without an offset, it follows"
+    ):
         lab.run(KafkaHandlers(lab.broker).set_high_watermark(request))
     assert lab.kafka.partition.high_watermark == 1
 

@@ -106,7 +106,7 @@ def test_a_public_key_is_not_accepted_as_a_secret(algorithm: str, encoding: str)
     signature = hmac.digest(data, f"{head}.{claims}".encode(), hashlib.sha256)
     assert "alg" in refused(f"{head}.{claims}.{encoded(signature)}", verifier)
     # Nor does an operator's slip make it one.
-    with pytest.raises(InvalidRequest, match="no secret key"):
+    with pytest.raises(InvalidRequest, match="not a secret key"):
         secret_key(data)
 
 

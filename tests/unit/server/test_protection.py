@@ -80,11 +80,11 @@ def test_loopback_addresses_are_recognized(host: str, is_local: bool) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("--tls-cert", "broker.pem"), "need each other"),
+        (("--tls-cert", "broker.pem"), "must be used together"),
         (("--tls-client-ca", "authority.pem"), "needs --tls-cert"),
         (("--token-secret-key", "a", "--token-public-key", "b"), "not both"),
         (("--token-secret-key", "hmac.key"), "--superuser-roles"),
-        (("--superuser-roles", "admin"), "nothing proves a role"),
+        (("--superuser-roles", "admin"), "needs proof of roles"),
         (("--proxy-roles", "proxy"), "needs --superuser-roles"),
         (("--token-audience", "prod"), "needs --token-secret-key"),
         (("--token-secret-key", "data:;base64,YWJj", "--superuser-roles", "a"), "3 bytes"),

@@ -444,7 +444,7 @@ def test_a_compaction_fails_once_and_changes_nothing(
     run = lab.compact()
     assert run is not None
     assert (run.state, run.error_reason) == (RUN_STATE_ERROR, CompactionFailed.reason)
-    assert "a fault says so" in run.error_message
+    assert "a fault rule" in run.error_message
     assert len(lab.read(EARLIEST, read_compacted=True)) == 2
     lab.settle()
     assert str(run.ledger_id) not in lab.files.listdir(lab.store.ledgers_dir)

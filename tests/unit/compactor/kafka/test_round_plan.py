@@ -84,5 +84,5 @@ def test_a_segment_in_several_ledgers(log: KafkaLog) -> None:
 
 def test_a_file_of_another_ledger(log: KafkaLog) -> None:
     log.segments[0].files[0].first.ledger_id = 9
-    with pytest.raises(InvalidRequest, match="no file of ledger 9"):
+    with pytest.raises(InvalidRequest, match="not a file of ledger 9"):
         plan_tasks(log.plan(), 2)
