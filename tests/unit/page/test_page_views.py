@@ -93,6 +93,7 @@ def test_a_topic(page: PageLab) -> None:
     seen = page.look(T)
     for words in ("Compacted view", "Raw log", "horizon", "billing", "__compaction", "success"):
         assert words in seen.text, words
+    assert "entries, kept by: open</title>" in seen.html
     # Both rows meet at the horizon.
     assert seen.html.count('class="block passed"') == 1
     assert seen.html.count('class="block compacted"') == 1
