@@ -67,6 +67,7 @@ class TopicPage:
             "compacted": compacted,
             "is_ever_compacted": record.compaction_cursor,
             "threshold": threshold,
+            "check": broker.compaction.monitor.last_check(topic),
             "backlog_bytes": topic.compaction_backlog_bytes(),
             "strategy": policies.compaction_strategy,
             "policies": policies,

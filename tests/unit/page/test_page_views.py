@@ -102,6 +102,18 @@ def test_a_topic(page: PageLab) -> None:
     assert page.ask("/topics/elsewhere/public/default/t").status == 404
 
 
+def test_the_last_check_of_the_threshold(page: PageLab) -> None:
+    filled(page)
+
+    async def check() -> None:
+        topic = await page.broker.topic(TOPIC)
+        topic.record.policies.compaction_threshold_bytes = 1 << 20
+        await page.broker.compaction.monitor.check(topic)
+
+    page.run(check())
+    assert re.search("threshold 1.0 MiB of the topic, .*: not above", page.look(T).text)
+
+
 def test_a_damaged_view_is_reported(page: PageLab) -> None:
     filled(page)
 
