@@ -265,9 +265,14 @@ class CompactionScheduler:
     def status(self, topic: CompactableTopic) -> GetCompactionStatusResponse:
         run = self._runs.get(topic.name)
         if run is not None:
-            return run.status()
-        runs = self._runs_known(topic)
-        return status_of_record(runs[-1] if runs else None, topic.policies())
+            status = run.status()
+        else:
+            runs = self._runs_known(topic)
+            status = status_of_record(runs[-1] if runs else None, topic.policies())
+        check = self.monitor.last_check(topic)
+        if check is not None:
+            status.threshold_check.CopyFrom(check)
+        return status
 
     def stats(self, topic: CompactableTopic) -> CompactionStats:
         runs = self._runs_known(topic)

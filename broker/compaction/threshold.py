@@ -8,6 +8,8 @@ A failed run is not retried at each interval with the same data: after n failure
 automatic attempt waits interval * 2^n, ten minutes at most. An administrator's trigger never waits,
 and no trigger waits if the clock was set back to before the last failure.
 
+The last check of each loaded topic is kept, for its compaction status.
+
   >>> decide(Threshold(999, "topic"), Situation(backlog_bytes=1000), now_ms=0, interval_ms=60_000)
   Decision(fire=True, why='above', backlog_bytes=1000, threshold_bytes=999, source='topic')
 """
@@ -19,12 +21,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 from ledgerfold.broker.compaction.history import CompactionHistory, failures_in_a_row
 from ledgerfold.broker.compaction.interfaces import CompactableTopic, CompactionBroker
 from ledgerfold.broker.policies.effective import Threshold
 from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.v1.admin_pb2 import ThresholdCheck
 from ledgerfold.v1.records_pb2 import RUN_TRIGGER_THRESHOLD, RunTrigger
 
 BACKOFF_MAX_MS = 600_000
@@ -95,6 +99,8 @@ class ThresholdMonitor:
         self, broker: CompactionBroker, scheduler: Trigger, sleep: Sleep = asyncio.sleep
     ) -> None:
         self._broker, self._scheduler, self._sleep = broker, scheduler, sleep
+        # By loaded topic.
+        self._last: WeakKeyDictionary[CompactableTopic, ThresholdCheck] = WeakKeyDictionary()
 
     async def run(self) -> None:
         """Checks all topics at every interval until cancelled."""
@@ -130,10 +136,36 @@ class ThresholdMonitor:
             decision.source,
             decision.threshold_bytes,
         )
-        await self._scheduler.trigger(topic, RUN_TRIGGER_THRESHOLD)
+        try:
+            number = await self._scheduler.trigger(topic, RUN_TRIGGER_THRESHOLD)
+        except LedgerfoldError as error:
+            self._record(topic, decision, str(error))
+            raise
+        self._record(topic, decision, "" if number else "nothing new")
         return decision
 
+    def last_check(self, topic: CompactableTopic) -> ThresholdCheck | None:
+        """Returns the last check since the topic was loaded."""
+        return self._last.get(topic)
+
     def decide(self, topic: CompactableTopic) -> Decision:
+        """Decides, and keeps the decision as the last one unless it is to trigger."""
+        decision = self._decision(topic)
+        if not decision.fire:
+            self._record(topic, decision, decision.why)
+        return decision
+
+    def _record(self, topic: CompactableTopic, decision: Decision, refusal: str) -> None:
+        self._last[topic] = ThresholdCheck(
+            checked_ms=self._broker.clock_ms(),
+            fired=not refusal,
+            why=refusal or decision.why,
+            backlog_bytes=decision.backlog_bytes,
+            threshold_bytes=decision.threshold_bytes,
+            level=decision.source,
+        )
+
+    def _decision(self, topic: CompactableTopic) -> Decision:
         threshold = self._broker.policy_levels.threshold(topic.record)
         # Expensive inputs are computed only if they matter.
         backlog_bytes = topic.compaction_backlog_bytes() if threshold.threshold_bytes > 0 else 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from ledgerfold.broker.common.given_names import shown, shown_topic
@@ -21,7 +22,7 @@ from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.segment import record_position
 from ledgerfold.strategies.catalogue import LISTED, listed
-from ledgerfold.v1.records_pb2 import LEDGER_STATE_OPEN, LedgerRecord
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_OPEN, LedgerRecord, SegmentRecord
 
 LEDGERS_LISTED = 200
 CURSORS_LISTED = 200
@@ -60,12 +61,13 @@ class TopicPage:
         # That of compaction is the horizon.
         marked = [each for each in cursors if each[0] != COMPACTION_CURSOR]
         return {
-            "strip": pulsar_strip(_pieces(raw), kept, horizon, marked),
+            "strip": pulsar_strip(_pieces(raw, topic.keepers()), kept, horizon, marked),
             "figures": figures(raw, compacted, horizon),
             "horizon": horizon,
             "compacted": compacted,
             "is_ever_compacted": record.compaction_cursor,
             "threshold": threshold,
+            "check": broker.compaction.monitor.last_check(topic),
             "backlog_bytes": topic.compaction_backlog_bytes(),
             "strategy": policies.compaction_strategy,
             "policies": policies,
@@ -109,8 +111,10 @@ def _cursors(topic: Topic) -> list[tuple[str, Position]]:
     return found
 
 
-def _pieces(ledgers: Sequence[LedgerRecord]) -> list[Piece]:
-    """Returns the segments that have entries."""
+def _pieces(
+    ledgers: Sequence[LedgerRecord], held_by: Mapping[int, Sequence[str]] = MappingProxyType({})
+) -> list[Piece]:
+    """Returns the segments that have entries. `held_by`: what keeps each ledger."""
     return [
         Piece(
             f"Ledger {ledger.ledger_id}, segment {at}"
@@ -120,13 +124,18 @@ def _pieces(ledgers: Sequence[LedgerRecord]) -> list[Piece]:
             record_position(segment, last=False),
             record_position(segment, last=True),
             kind="raw" if segment.sealed else "open",
-            detail=f"{segment.messages:,} messages in {segment.entries:,} entries",
+            detail=_detail(segment, held_by.get(ledger.ledger_id, ())),
             dead_bytes=segment.dead.bytes,
         )
         for ledger in ledgers
         for at, segment in enumerate(ledger.segments, 1)
         if segment.entries
     ]
+
+
+def _detail(segment: SegmentRecord, held_by: Sequence[str]) -> str:
+    found = f"{segment.messages:,} messages in {segment.entries:,} entries"
+    return f"{found}, kept by: {', '.join(held_by)}" if held_by else found
 
 
 def _ledger_row(record: LedgerRecord, horizon: Position | None) -> dict[str, Any]:

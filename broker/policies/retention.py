@@ -1,4 +1,4 @@
-"""The selection of raw ledgers to trim. Pure.
+"""The selection of raw ledgers to trim, and what keeps the others. Pure.
 
 Rules (Pulsar: ManagedLedgerImpl.internalTrimLedgers; docs/PROFILES.md, rule 15.4):
 
@@ -7,51 +7,129 @@ Rules (Pulsar: ManagedLedgerImpl.internalTrimLedgers; docs/PROFILES.md, rule 15.
    If there is neither, the profile decides whether all stay or all may be deleted.
 3. Retention allows it: passed ledgers stay until they are older than the time limit or exceed the
    size limit. -1 is no limit; 0 and 0 keep nothing.
+
+  >>> from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED
+  >>> stored = {3: LedgerRecord(ledger_id=3, state=LEDGER_STATE_CLOSED), 5: LedgerRecord()}
+  >>> ledgers, policies = RawLedgers([3, 5], stored.__getitem__), Policies(retention_ms=60_000)
+  >>> kept_by(ledgers, Holds([Hold("cursor s", Position(5, 0))]), policies, now_ms=1)
+  {3: ['retention time'], 5: ['open']}
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
+from typing import NamedTuple
 
 from ledgerfold.broker.log.ledger_record import size_bytes
 from ledgerfold.broker.log.raw_ledgers import RawLedgers
-from ledgerfold.storage.entry import LATEST, Position
+from ledgerfold.storage.entry import Position
 from ledgerfold.v1.records_pb2 import LedgerRecord, Policies
+
+# The holders of a ledger that are named; the others are counted.
+NAMED_MAX = 3
+
+
+class Hold(NamedTuple):
+    """Keeps the ledgers with an entry after `position`. `what`: a cursor, for example."""
+
+    what: str
+    position: Position
+
+
+class _Bound(NamedTuple):
+    """Keeps the ledger at index `first`, and all after it."""
+
+    first: int
+    what: str
+
+
+@dataclass(frozen=True)
+class Holds:
+    """Says what keeps the ledgers of a topic, except retention.
+
+    `cursors`: cursors, the horizon and readers; `without_cursor`: ledgers may be deleted if there
+    are none. `others`: further holds. `damaged`: ledgers that stay, and all after the first.
+    """
+
+    cursors: Sequence[Hold]
+    others: Sequence[Hold] = ()
+    damaged: Collection[int] = ()
+    without_cursor: bool = False
+
+    @property
+    def lowest(self) -> Holds:
+        """Returns holds that keep the same ledgers: the lowest of each kind."""
+        first = [
+            [min(each, key=lambda hold: hold.position)] if each else []
+            for each in (self.cursors, self.others)
+        ]
+        return replace(self, cursors=first[0], others=first[1])
+
+    def bounds(self, ledgers: RawLedgers) -> list[_Bound]:
+        """Returns a bound for each hold, those that keep the most ledgers first."""
+        holds = [*self.cursors, *self.others]
+        # Cursors of many consumers are at one position.
+        passed = {each: ledgers.passed_by(each) for each in {hold.position for hold in holds}}
+        found = [_Bound(passed[position], what) for what, position in holds]
+        found += [
+            _Bound(ledgers.count_before(each), f"damage of ledger {each}")
+            for each in self.damaged
+            if each in ledgers
+        ]
+        if not (self.cursors or self.without_cursor):
+            found.append(_Bound(0, "no cursor exists"))
+        # The open ones, which no position passes, or the newest.
+        unending = min(len(ledgers.closed()), len(ledgers.ids) - 1)
+        found.append(_Bound(max(0, unending), "newest ledger"))
+        return sorted(found, key=lambda bound: bound.first)
 
 
 def ledgers_to_trim(
-    ledgers: RawLedgers,
-    passed: Sequence[Position],
-    policies: Policies,
-    now_ms: int,
-    *,
-    without_cursor: bool = False,
-    through: Position = LATEST,
-    held: Iterable[int] = (),
+    ledgers: RawLedgers, holds: Holds, policies: Policies, now_ms: int
 ) -> list[int]:
-    """Returns the ids of the ledgers to delete. `passed`: the positions of cursors and the horizon.
+    """Returns the ids of the ledgers to delete, oldest first.
 
-    `without_cursor`: also if no cursor exists. Ledgers with an entry after `through` stay; so do
-    the `held` ledgers, and all ledgers after the first of them. The cost depends on the number of
-    deleted ledgers, not of kept ones.
+    The cost depends on the number of deleted ledgers, not of kept ones.
     """
-    if not passed and not without_cursor:
-        return []
-    deletable_max = ledgers.passed_by(min((*passed, through)))
-    deletable_max = min(
-        [deletable_max, *(ledgers.count_before(each) for each in held if each in ledgers)]
-    )
-    # The newest one always stays.
-    deletable_max = max(0, min(deletable_max, len(ledgers.ids) - 1))
-    kept_bytes = ledgers.bytes_of_oldest(deletable_max)
-    deletable = []
-    for record in islice(ledgers.closed(), deletable_max):
+    passed = holds.lowest.bounds(ledgers)[0].first
+    return ledgers.ids[: _expired(ledgers, passed, policies, now_ms)]
+
+
+def kept_by(
+    ledgers: RawLedgers, holds: Holds, policies: Policies, now_ms: int
+) -> dict[int, list[str]]:
+    """Returns what keeps each ledger. Nothing keeps those that the next trimming deletes."""
+    bounds = holds.bounds(ledgers)
+    expired = _expired(ledgers, bounds[0].first, policies, now_ms)
+    found, held = dict[int, list[str]](), 0
+    for index, record in enumerate(ledgers.closed()):
+        while held < len(bounds) and bounds[held].first <= index:
+            held += 1
+        named = [each.what for each in bounds[: min(held, NAMED_MAX)]]
+        if held > NAMED_MAX:
+            named.append(f"{held - NAMED_MAX} more")
+        if not held and index >= expired:
+            named = _limits(policies)
+        found[record.ledger_id] = named
+    return found | {each: ["open"] for each in ledgers.ids[len(found) :]}
+
+
+def _expired(ledgers: RawLedgers, passed: int, policies: Policies, now_ms: int) -> int:
+    """Counts the oldest ledgers that no limit keeps, of the `passed` that nothing else keeps."""
+    kept_bytes = ledgers.bytes_of_oldest(passed)
+    for count, record in enumerate(islice(ledgers.closed(), passed)):
         if not _is_deletable(record, kept_bytes, policies, now_ms):
-            break
-        deletable.append(record.ledger_id)
+            return count
         kept_bytes -= size_bytes(record)
-    return deletable
+    return passed
+
+
+def _limits(policies: Policies) -> list[str]:
+    """Returns the limits of retention, none of which is exceeded."""
+    limits = {"retention time": policies.retention_ms, "retention size": policies.retention_bytes}
+    return [what for what, limit in limits.items() if limit]
 
 
 def has_limit(policies: Policies) -> bool:

@@ -8,8 +8,8 @@ subscriptions and cursors under Pulsar's name, `__compaction`. Each reader is li
 `reader-...`.
 
 Differences from Pulsar's values: the open ledger is listed with its entries and size (zeros in
-Pulsar until it is closed), a damaged ledger has a `damage` (damage.py), and `averageMsgSize` covers
-all messages since the load.
+Pulsar until it is closed), a ledger names in `heldBy` what keeps it (broker/topics/trimming.py), a
+damaged one has a `damage` (damage.py), and `averageMsgSize` covers all messages since the load.
 """
 
 from __future__ import annotations
@@ -106,6 +106,7 @@ def internal_stats(broker: Broker, topic: Topic) -> dict[str, Any]:
     """Returns Pulsar's `topics stats-internal`."""
     ledgers = topic.log.ledgers.records()
     current = ledgers[-1] if ledgers else LedgerRecord(ledger_id=-1)
+    held_by = topic.keepers()
     cursors = {shown(name): describe_cursor(each) for name, each in topic.subscriptions.items()}
     if topic.record.compaction_cursor:
         cursors[COMPACTION_CURSOR] = _compaction_cursor(topic)
@@ -120,7 +121,7 @@ def internal_stats(broker: Broker, topic: Topic) -> dict[str, Any]:
         "lastLedgerCreatedTimestamp": iso_time(current.created_ms),
         "lastConfirmedEntry": str(topic.log.positions.last_published()),
         "state": "Terminated" if topic.log.tail.is_terminated else "LedgerOpened",
-        "ledgers": [_ledger(each) for each in ledgers],
+        "ledgers": [_ledger(each) | {"heldBy": held_by[each.ledger_id]} for each in ledgers],
         "cursors": cursors,
         "compactedLedger": _compacted_ledger(broker, topic),
     }

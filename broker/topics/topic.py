@@ -30,7 +30,7 @@ from ledgerfold.broker.topics.loaded_topic import LoadedTopic, TopicContext
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.quotas import check_producer
 from ledgerfold.broker.topics.reader import Reader, ReaderOptions
-from ledgerfold.broker.topics.trimming import trim
+from ledgerfold.broker.topics.trimming import keepers, trim
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import (
@@ -230,9 +230,9 @@ class Topic(LoadedTopic):
         return {each.subscription for each in self.readers}
 
     @property
-    def held_positions(self) -> list[Position | None]:
-        """The first raw entries that readers still need although a run has overtaken them."""
-        return [each.held_position for each in self.readers]
+    def held_by_readers(self) -> list[tuple[str, Position | None]]:
+        """The first raw entry that each reader still needs although a run has overtaken it."""
+        return [(each.subscription, each.held_position) for each in self.readers]
 
     def check_idle(self) -> None:
         """Raises TopicBusy if a client publishes, consumes or reads."""
@@ -383,3 +383,7 @@ class Topic(LoadedTopic):
         # If a cursor cannot be written, trimming still deletes what the cursor does not retain.
         await asyncio.gather(*(each.persist() for each in unsaved), return_exceptions=True)
         return await trim(self)
+
+    def keepers(self) -> dict[int, list[str]]:
+        """Returns what keeps each raw ledger (trimming.py)."""
+        return keepers(self)

@@ -12,9 +12,16 @@ import logging
 from collections.abc import Iterable
 from typing import Protocol
 
+from ledgerfold.broker.common.given_names import shown
 from ledgerfold.broker.compaction.interfaces import CompactableTopic
 from ledgerfold.broker.compaction.snapshot import TopicSnapshot
-from ledgerfold.broker.policies.retention import has_limit, ledgers_to_trim
+from ledgerfold.broker.policies.retention import (
+    Hold,
+    Holds,
+    has_limit,
+    kept_by,
+    ledgers_to_trim,
+)
 from ledgerfold.broker.topics.deduplication import Deduplication
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import Moved
@@ -28,7 +35,7 @@ class TrimmedTopic(CompactableTopic, Protocol):
     @property
     def deduplication(self) -> Deduplication: ...
     @property
-    def held_positions(self) -> Iterable[Position | None]: ...
+    def held_by_readers(self) -> Iterable[tuple[str, Position | None]]: ...
     def running_snapshot(self) -> TopicSnapshot | None: ...
 
 
@@ -51,40 +58,55 @@ async def trim(topic: TrimmedTopic) -> int:
     return len(deleted)
 
 
+def keepers(topic: TrimmedTopic) -> dict[int, list[str]]:
+    """Returns what keeps each raw ledger, by the rule of `trim`."""
+    return kept_by(topic.log.ledgers, _holds(topic), topic.policies(), topic.clock.now_ms())
+
+
 def _deletable(topic: TrimmedTopic) -> list[int]:
-    return ledgers_to_trim(
-        topic.log.ledgers,
-        _passed(topic),
-        topic.policies(),
-        topic.clock.now_ms(),
-        without_cursor=topic.emulation().trim_without_cursor,
-        through=_known_through(topic),
-        held=topic.store.damaged_ids(),
+    return ledgers_to_trim(topic.log.ledgers, _holds(topic), topic.policies(), topic.clock.now_ms())
+
+
+def _holds(topic: TrimmedTopic) -> Holds:
+    return Holds(
+        _cursors(topic),
+        _unrecorded(topic),
+        topic.store.damaged_ids(),
+        topic.emulation().trim_without_cursor,
     )
 
 
-def _passed(topic: TrimmedTopic) -> list[Position]:
+def _cursors(topic: TrimmedTopic) -> list[Hold]:
     """Returns the position that each cursor, the compaction and each overtaken reader has passed.
 
     Includes the start of a running compaction's input.
     """
-    durable = (each for each in topic.subscriptions.values() if each.is_durable)
-    passed = [each.durable_mark_delete for each in durable if each.is_recorded]
+    named = [(shown(name), each) for name, each in topic.subscriptions.items()]
+    passed = [
+        Hold(f"cursor {name}", each.durable_mark_delete)
+        for name, each in named
+        if each.is_durable and each.is_recorded
+    ]
     if topic.record.compaction_cursor:
-        passed.append(topic.compaction_mark_delete)
+        passed.append(Hold("compaction horizon", topic.compaction_mark_delete))
     run = topic.running_snapshot()
     if run is not None and run.horizon > (topic.log.views.horizon or EARLIEST):
         # It is not published yet.
-        passed.append(run.raw_after)
-    held = [*topic.held_positions, *(each.held_position for each in topic.subscriptions.values())]
-    return passed + [topic.log.positions.previous(each) for each in held if each is not None]
+        passed.append(Hold("running compaction", run.raw_after))
+    held = [(f"reader {name}", position) for name, position in topic.held_by_readers]
+    held += [(f"consumer of {name}", each.held_position) for name, each in named]
+    previous = topic.log.positions.previous
+    return passed + [Hold(what, previous(at)) for what, at in held if at is not None]
 
 
-def _known_through(topic: TrimmedTopic) -> Position:
-    """Returns the position after which ledgers stay, even if all have passed them.
+def _unrecorded(topic: TrimmedTopic) -> list[Hold]:
+    """Returns the positions after which ledgers stay, even if all have passed them.
 
     Later headers are the only record of stored sequence ids, or a cursor is being created there.
     """
-    created = (each for each in topic.subscriptions.values() if each.is_durable)
-    limits = [each.durable_mark_delete for each in created if not each.is_recorded]
-    return min([*limits, topic.deduplication.recorded])
+    created = [
+        Hold(f"new cursor {shown(name)}", each.durable_mark_delete)
+        for name, each in topic.subscriptions.items()
+        if each.is_durable and not each.is_recorded
+    ]
+    return [*created, Hold("unrecorded sequence ids", topic.deduplication.recorded)]

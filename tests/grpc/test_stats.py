@@ -38,7 +38,8 @@ CONSUMER = """msgRateOut msgThroughputOut bytesOutCounter msgOutCounter msgRateR
 INTERNAL = """entriesAddedCounter numberOfEntries totalSize currentLedgerEntries
     currentLedgerSize lastLedgerCreatedTimestamp waitingCursorsCount pendingAddEntriesCount
     lastConfirmedEntry state ledgers cursors schemaLedgers compactedLedger"""
-LEDGER = "ledgerId entries size offloaded underReplicated"
+# `heldBy` is ours.
+LEDGER = "ledgerId entries size offloaded underReplicated heldBy"
 CURSOR = """markDeletePosition readPosition waitingReadOp pendingReadOps messagesConsumedCounter
     cursorLedger cursorLedgerLastEntry individuallyDeletedMessages lastLedgerSwitchTimestamp state
     active numberOfEntriesSinceFirstNotAckedMessage totalNonContiguousDeletedMessagesRange

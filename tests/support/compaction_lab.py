@@ -165,7 +165,7 @@ class CountedLog:
         return max(0, through.entry_id - max(after.entry_id, -1)) if after < through else 0
 
 
-@dataclass
+@dataclass(eq=False)
 class LabTopic:
     lab: Lab
     stored: StoredTopic

@@ -37,7 +37,7 @@ KAFKA_LOG = "kafka-log"
 _FRAME_BYTES = 4 * 1024 * 1024
 # Limit on transaction index entries per request.
 _INDEX_ENTRIES = 10_000
-_ROWS_ONLY = ("key", "value", "format", "event_time", "tombstone_when")
+_ROWS_ONLY = ("key", "value", "format", "event_time", "properties", "tombstone_when")
 
 
 class Imported(NamedTuple):

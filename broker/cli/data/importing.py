@@ -63,6 +63,8 @@ class _Import:
     passed: int = 0
     rows: int = 0
     tombstones: int = 0
+    # Records of a Kafka topic with an empty value; on other topics these are tombstones.
+    empty: int = 0
     skipped: int = 0
 
     def __post_init__(self) -> None:
@@ -73,6 +75,7 @@ class _Import:
 
     def send(self, producer: Producer, rows: Rows, interrupts: Interrupts) -> None:
         """Publishes the rows. Raises InvalidRequest for a row, and the first error of a message."""
+        self.rules = self.rules._replace(is_kafka=producer.is_kafka_topic())
         try:
             for message in self._messages(islice(rows, self.passed, None)):
                 # An interrupt during the send would leave it unknown whether the message was sent.
@@ -82,11 +85,11 @@ class _Import:
                 producer.send_async(
                     message.value,
                     partial(self._on_receipt, self.read),
+                    properties=message.properties,
                     partition_key=message.key,
                     event_timestamp=message.event_time_ms,
                 )
-                self.rows += 1
-                self.tombstones += message.value is None
+                self._count(message.value)
                 interrupts.is_held = False
                 interrupts.check()
         finally:
@@ -94,6 +97,13 @@ class _Import:
             producer.flush()
         if self._error is not None:
             raise self._error
+
+    def _count(self, value: bytes | None) -> None:
+        self.rows += 1
+        if value is None or not (value or self.rules.is_kafka):
+            self.tombstones += 1
+        elif not value:
+            self.empty += 1
 
     def _messages(self, rows: Rows) -> Iterator[Outgoing]:
         rules = self.rules
@@ -136,16 +146,20 @@ class _Import:
         )
 
     def counts(self, topic: str) -> str:
+        found = [counted(self.tombstones, "tombstone")]
+        if self.empty:
+            found.append(counted(self.empty, "empty value"))
         skipped = f", {self.skipped:,} skipped" if self.skips else ""
         return (
             f"{counted(self.rows, 'row')} imported into {topic}, with "
-            f"{counted(self.tombstones, 'tombstone')}{skipped}"
+            f"{' and '.join(found)}{skipped}"
         )
 
 
 @COMMANDS.verb("import", "publish a CSV or JSON-lines file, keyed by a field")
 @argument("file FILE.csv|FILE.jsonl|-|kafka-log", "the file; -: standard input")
 @ROW_RULES
+@argument("--properties FIELD", "the field that is a JSON object of properties, or of headers")
 @argument("--topic", "default: the file's name")
 @argument("--format", "default: by the file's extension", choices=("csv", "jsonl"))
 @argument(
@@ -173,7 +187,8 @@ def _import(options: argparse.Namespace) -> int:
 
     topic = options.topic or Path(options.file).stem
     format_ = _format(options)
-    importing = _Import(rules_of(options), options.on_error == "skip", options.skip_rows)
+    rules = rules_of(options)._replace(properties=options.properties)
+    importing = _Import(rules, options.on_error == "skip", options.skip_rows)
     with (
         opened(options.file) as lines,
         Interrupts(signal.SIGINT, signal.SIGTERM) as interrupts,

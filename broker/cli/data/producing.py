@@ -39,12 +39,13 @@ _BATCH_BYTES_MAX = 15 * 1024 * 1024
 
 class Outgoing(NamedTuple):
     """A message to publish. `value` None: a tombstone; `event_time_ms` None: not set; a `key` of
-    bytes is published as clients publish it, in base64.
+    bytes is published as clients publish it: in base64, but as it is to a Kafka topic.
     """
 
     key: str | bytes | None
     value: bytes | None
     event_time_ms: int | None = None
+    properties: dict[str, str] | None = None
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -214,7 +215,7 @@ def send_all(
     on_stored: Callable[[MessageId], object] | None = None,
 ) -> int:
     """Publishes messages and waits until all are stored. Returns their number. Raises the first
-    error.
+    error. `properties`: those of messages without their own.
 
     `on_stored` gets the ids, in order, in the client's thread. If `messages` raises, the messages
     before are stored.
@@ -226,7 +227,7 @@ def send_all(
             producer.send_async(
                 message.value,
                 receipts,
-                properties=properties,
+                properties=properties if message.properties is None else message.properties,
                 partition_key=message.key,
                 event_timestamp=message.event_time_ms,
             )

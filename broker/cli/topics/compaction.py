@@ -25,12 +25,13 @@ from ledgerfold.broker.cli.output import (
 from ledgerfold.broker.cli.units import TIME, parse_count
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag
 from ledgerfold.broker.common.sizes import format_size
+from ledgerfold.broker.common.traffic import iso_time
 from ledgerfold.storage.errors import CompactedLedgerDamaged, Corruption, MissingFile, Timeout
 from ledgerfold.storage.text import counted
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client.administration.admin import Admin
-    from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
+    from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse, ThresholdCheck
     from ledgerfold.v1.records_pb2 import CompactionStrategy, RunRecord
 
 VERBS = Verbs()
@@ -223,7 +224,28 @@ def _status_json(status: GetCompactionStatusResponse) -> dict[str, Any]:
         "status": CompactionStatus.Name(status.status).removeprefix("COMPACTION_STATUS_"),
         "last_error": status.last_error,
         "strategy": _strategy_text(status.strategy),
+        "threshold_checks": [_check_json(*each) for each in _checks(status)],
         "runs": [_json(run) for run in _runs(status) if run.number],
+    }
+
+
+def _checks(status: GetCompactionStatusResponse) -> Iterator[tuple[int, ThresholdCheck]]:
+    """Yields the last check of each partition, with its number, or of the topic, with -1."""
+    first = 0 if status.partitions else -1
+    for partition, each in enumerate(status.partitions or [status], first):
+        if each.HasField("threshold_check"):
+            yield partition, each.threshold_check
+
+
+def _check_json(partition: int, check: ThresholdCheck) -> dict[str, Any]:
+    return {
+        "partition": partition,
+        "time": check.checked_ms,
+        "fired": check.fired,
+        "why": check.why,
+        "backlog_bytes": check.backlog_bytes,
+        "threshold_bytes": check.threshold_bytes,
+        "level": check.level,
     }
 
 
@@ -237,7 +259,8 @@ def _status_code(status: GetCompactionStatusResponse) -> int:
 
 
 def print_status(status: GetCompactionStatusResponse) -> int:
-    """Prints pulsar-admin's message, and the strategies unless they are the default.
+    """Prints pulsar-admin's message, the strategies unless they are the default, and the last check
+    of a threshold.
 
     Returns the exit code; after an error, that of the run.
     """
@@ -247,7 +270,20 @@ def print_status(status: GetCompactionStatusResponse) -> int:
     if {*last, coming} - {"", DEFAULT_STRATEGY}:
         by = f"By {' and '.join(sorted(last))}; the" if last else "The"
         print(f"{by} next run's strategy is {coming}.")
+    for partition, check in _checks(status):
+        if check.threshold_bytes:
+            print(_check_text(partition, check))
     return code
+
+
+def _check_text(partition: int, check: ThresholdCheck) -> str:
+    outcome = "a run was queued" if check.fired else f"no run: {check.why}"
+    whose = "" if partition < 0 else f"Partition {partition}: "
+    return (
+        f"{whose}At {iso_time(check.checked_ms)}, {format_size(check.backlog_bytes)} were not "
+        f"compacted, the {check.level}'s threshold was {format_size(check.threshold_bytes)}; "
+        f"{outcome}."
+    )
 
 
 def _print_outcome(status: GetCompactionStatusResponse) -> int:

@@ -54,6 +54,12 @@ class BaseProducer(Opened[AnyProducer]):
     def is_connected(self) -> bool:
         return self._core.is_connected
 
+    def is_kafka_topic(self) -> bool:
+        """Returns whether messages become records of a Kafka topic, where only a null value is a
+        tombstone, not an empty one.
+        """
+        return self._core.is_kafka_topic
+
 
 class BaseConsumer(Opened[AnyConsumer]):
     """The methods of both APIs' consumers that do not wait."""

@@ -138,6 +138,11 @@ class PartitionedProducerCore(PartitionSet[ProducerCore]):
         """True if every partition is connected."""
         return all(core.is_connected for core in self.cores)
 
+    @property
+    def is_kafka_topic(self) -> bool:
+        """True if the partitions are Kafka topics: all are, or none is."""
+        return self.cores[0].is_kafka_topic
+
     async def flush(self) -> None:
         await self.for_each(lambda core: core.flush())
 

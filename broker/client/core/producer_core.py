@@ -96,6 +96,10 @@ class ProducerCore(Core):
     def is_connected(self) -> bool:
         return self.stream.is_connected
 
+    @property
+    def is_kafka_topic(self) -> bool:
+        return self.stream.codec == data_pb2.ENTRY_CODEC_KAFKA
+
     async def flush(self) -> None:
         await self.queue.flush_async()
 

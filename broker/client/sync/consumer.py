@@ -31,7 +31,7 @@ from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.streams.inbox import deadline_after
 from ledgerfold.broker.client.sync.io_thread import IoThread
-from ledgerfold.broker.client.sync.listening import ListenerThread
+from ledgerfold.broker.client.sync.listening import Listened, ListenerThread
 from ledgerfold.storage.errors import LedgerfoldError, Timeout
 
 MessageListener = Callable[["Consumer", Message], object]
@@ -44,7 +44,7 @@ class ListeningConsumerConfig(ConsumerConfig):
     message_listener: MessageListener | None = None
 
 
-class Consumer(BaseConsumer, Closing):
+class Consumer(Listened[AnyConsumer], BaseConsumer, Closing):
     """A consumer of a subscription (`pulsar.Consumer`). Thread-safe."""
 
     def __init__(
@@ -56,13 +56,9 @@ class Consumer(BaseConsumer, Closing):
     ) -> None:
         super().__init__(core, forget)
         self._io = io
-        # NOTE: a flag that is true also in a forked child (broker/client/streams/forks.py).
-        self._has_listener = message_listener is not None
-        self._listening: ListenerThread | None = None
         if message_listener is not None:
             listen = partial(message_listener, self)
-            self._listening = ListenerThread(core.consumer_name, self._receive, listen)
-            self._listening.start()
+            self._begin_listening(ListenerThread(core.consumer_name, self._receive, listen))
 
     def receive(self, timeout_millis: int | None = None) -> Message:
         """Returns the next message; waits for one, without limit if no timeout is given.
@@ -183,20 +179,3 @@ class Consumer(BaseConsumer, Closing):
     def close(self) -> None:
         """Waits until all acknowledgements are durable, at most 5 s, and closes. Idempotent."""
         self._io.call(self._close())
-
-    async def _close(self) -> None:
-        self.resume_message_listener()
-        try:
-            await super()._close()
-        finally:
-            self._end_listener()
-
-    async def _shut_down(self) -> None:
-        try:
-            await super()._shut_down()
-        finally:
-            self._end_listener()
-
-    def _end_listener(self) -> None:
-        if self._listening is not None:
-            self._listening.end()

@@ -1,4 +1,4 @@
-"""The thread that passes messages to a listener of the synchronous API."""
+"""Listeners of the synchronous API: the thread that passes messages to one, and its end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import logging
 import threading
 from collections.abc import Callable
 
+from ledgerfold.broker.client.core.client_core import Forget, Opened
+from ledgerfold.broker.client.core.partition_set import AnyCore
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError
 
@@ -66,3 +68,36 @@ class ListenerThread:
                 self._listen(message)
             except BaseException:  # user code: not even sys.exit() may affect the next message
                 _log.exception("The message listener failed on %s.", message.message_id())
+
+
+class Listened(Opened[AnyCore]):
+    """A consumer or reader that may have a listener, whose thread ends with it."""
+
+    def __init__(self, core: AnyCore, forget: Forget) -> None:
+        super().__init__(core, forget)
+        self._has_listener = False
+        self._listening: ListenerThread | None = None
+
+    def _begin_listening(self, thread: ListenerThread) -> None:
+        # NOTE: a flag that is true also in a forked child (broker/client/streams/forks.py).
+        self._has_listener = True
+        self._listening = thread
+        thread.start()
+
+    async def _close(self) -> None:
+        if self._listening is not None:
+            self._listening.resume()
+        try:
+            await super()._close()
+        finally:
+            self._end_listener()
+
+    async def _shut_down(self) -> None:
+        try:
+            await super()._shut_down()
+        finally:
+            self._end_listener()
+
+    def _end_listener(self) -> None:
+        if self._listening is not None:
+            self._listening.end()

@@ -28,7 +28,7 @@ from ledgerfold.broker.client.messages.start import id_of_offset
 from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.streams.inbox import deadline_after
 from ledgerfold.broker.client.sync.io_thread import IoThread
-from ledgerfold.broker.client.sync.listening import ListenerThread
+from ledgerfold.broker.client.sync.listening import Listened, ListenerThread
 
 ReaderListener = Callable[["Reader", Message], object]
 
@@ -40,7 +40,7 @@ class ListeningReaderConfig(ReaderConfig):
     reader_listener: ReaderListener | None = None
 
 
-class Reader(BaseReader, Closing):
+class Reader(Listened[AnyReader], BaseReader, Closing):
     """A reader of a topic, without a subscription (`pulsar.Reader`). Not thread-safe.
 
     Reconnects automatically after a lost connection, and continues where it was.
@@ -60,13 +60,9 @@ class Reader(BaseReader, Closing):
         self._queue_size = core.config.receiver_queue_size
         # Held while a seek moves the reader, and while a listener's next message is taken.
         self._lock = threading.Lock()
-        # NOTE: a flag that is true also in a forked child (broker/client/streams/forks.py).
-        self._has_listener = reader_listener is not None
-        self._listening: ListenerThread | None = None
         if reader_listener is not None:
-            name = core.config.reader_name or "reader"
-            self._listening = ListenerThread(name, self._listened, partial(reader_listener, self))
-            self._listening.start()
+            name, listen = core.config.reader_name or "reader", partial(reader_listener, self)
+            self._begin_listening(ListenerThread(name, self._listened, listen))
 
     def read_next(self, timeout_millis: int | None = None) -> Message:
         """Returns the next message; waits for one, without limit if no timeout is given.
@@ -144,19 +140,3 @@ class Reader(BaseReader, Closing):
     def close(self) -> None:
         """Closes the reader; further reads raise AlreadyClosed. Idempotent."""
         self._io.call(self._close())
-
-    async def _close(self) -> None:
-        try:
-            await super()._close()
-        finally:
-            self._end_listener()
-
-    async def _shut_down(self) -> None:
-        try:
-            await super()._shut_down()
-        finally:
-            self._end_listener()
-
-    def _end_listener(self) -> None:
-        if self._listening is not None:
-            self._listening.end()

@@ -720,20 +720,38 @@ class GetCompactionStatusRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class GetCompactionStatusResponse(_message.Message):
-    __slots__ = ("status", "last_error", "run", "progress", "partitions", "strategy")
+    __slots__ = ("status", "last_error", "run", "progress", "partitions", "strategy", "threshold_check")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    THRESHOLD_CHECK_FIELD_NUMBER: _ClassVar[int]
     status: CompactionStatus
     last_error: str
     run: _records_pb2.RunRecord
     progress: CompactionProgress
     partitions: _containers.RepeatedCompositeFieldContainer[GetCompactionStatusResponse]
     strategy: _records_pb2.CompactionStrategy
-    def __init__(self, status: _Optional[_Union[CompactionStatus, str]] = ..., last_error: _Optional[str] = ..., run: _Optional[_Union[_records_pb2.RunRecord, _Mapping]] = ..., progress: _Optional[_Union[CompactionProgress, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[GetCompactionStatusResponse, _Mapping]]] = ..., strategy: _Optional[_Union[_records_pb2.CompactionStrategy, _Mapping]] = ...) -> None: ...
+    threshold_check: ThresholdCheck
+    def __init__(self, status: _Optional[_Union[CompactionStatus, str]] = ..., last_error: _Optional[str] = ..., run: _Optional[_Union[_records_pb2.RunRecord, _Mapping]] = ..., progress: _Optional[_Union[CompactionProgress, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[GetCompactionStatusResponse, _Mapping]]] = ..., strategy: _Optional[_Union[_records_pb2.CompactionStrategy, _Mapping]] = ..., threshold_check: _Optional[_Union[ThresholdCheck, _Mapping]] = ...) -> None: ...
+
+class ThresholdCheck(_message.Message):
+    __slots__ = ("checked_ms", "fired", "why", "backlog_bytes", "threshold_bytes", "level")
+    CHECKED_MS_FIELD_NUMBER: _ClassVar[int]
+    FIRED_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    THRESHOLD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    checked_ms: int
+    fired: bool
+    why: str
+    backlog_bytes: int
+    threshold_bytes: int
+    level: str
+    def __init__(self, checked_ms: _Optional[int] = ..., fired: _Optional[bool] = ..., why: _Optional[str] = ..., backlog_bytes: _Optional[int] = ..., threshold_bytes: _Optional[int] = ..., level: _Optional[str] = ...) -> None: ...
 
 class CompactionProgress(_message.Message):
     __slots__ = ("phase", "tasks_done", "tasks_total", "messages", "bytes", "messages_total", "bytes_total")

@@ -11,6 +11,7 @@ import pytest
 from ledgerfold.broker.cli.topics.compaction import (
     _compact,
     _json,
+    _status_json,
     _table,
     figures,
     follow_runs,
@@ -88,6 +89,48 @@ def test_runs_name_their_strategy(capsys: pytest.CaptureFixture[str]) -> None:
         "Compaction was a success.",
         "By keep-n (n=3); the next run's strategy is publishing-order.",
         "Compaction was a success.",
+    ]
+
+
+def test_the_last_check_of_a_threshold_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """Topics without a threshold have pulsar-admin's line only; JSON has every check."""
+    status = admin_pb2.GetCompactionStatusResponse(status=admin_pb2.COMPACTION_STATUS_NOT_RUN)
+    assert _status_json(status)["threshold_checks"] == []
+    check = admin_pb2.ThresholdCheck(checked_ms=1000, why="no threshold", level="broker")
+    status.threshold_check.CopyFrom(check)
+    print_status(status)
+    check.MergeFrom(
+        admin_pb2.ThresholdCheck(
+            why="not above", backlog_bytes=1024, threshold_bytes=2048, level="topic"
+        )
+    )
+    status.threshold_check.CopyFrom(check)
+    print_status(status)
+    (found,) = _status_json(status)["threshold_checks"]
+    assert found == {
+        "partition": -1,
+        "time": 1000,
+        "fired": False,
+        "why": "not above",
+        "backlog_bytes": 1024,
+        "threshold_bytes": 2048,
+        "level": "topic",
+    }
+    parts = admin_pb2.GetCompactionStatusResponse(status=admin_pb2.COMPACTION_STATUS_SUCCESS)
+    parts.partitions.add()
+    check.fired = True
+    parts.partitions.add(threshold_check=check)
+    print_status(parts)
+    told = (
+        "At 1970-01-01T00:00:01.000Z, 1.0 KiB were not compacted, the topic's threshold was "
+        "2.0 KiB; "
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        "Compaction has not been run for this topic.",
+        "Compaction has not been run for this topic.",
+        f"{told}no run: not above.",
+        "Compaction was a success.",
+        f"Partition 1: {told}a run was queued.",
     ]
 
 

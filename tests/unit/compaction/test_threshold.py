@@ -14,6 +14,7 @@ from ledgerfold.broker.compaction.history import CompactionStats, failures_in_a_
 from ledgerfold.broker.compaction.threshold import BACKOFF_MAX_MS, Decision, Situation, decide
 from ledgerfold.broker.policies.effective import Threshold
 from ledgerfold.storage.errors import CompactionFailed
+from ledgerfold.v1.admin_pb2 import ThresholdCheck
 from ledgerfold.v1.records_pb2 import (
     RUN_STATE_CANCELLED,
     RUN_STATE_ERROR,
@@ -148,6 +149,54 @@ def test_thr_07_and_thr_12_one_run_at_a_time_and_only_new_bytes_count() -> None:
         topic.log.entries, topic.backlog_bytes = 8, 600
         assert (await monitor.check(topic)).fire
         assert lab.run_of(topic, 2).trigger == RUN_TRIGGER_THRESHOLD
+        await lab.scheduler.stop()
+
+    asyncio.run(body())
+
+
+def test_the_status_shows_the_last_check() -> None:
+    """Why nothing happened was only in the log of a broker that logs for debugging."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t", backlog_bytes=100, compaction_threshold_bytes=500)
+        monitor = lab.scheduler.monitor
+
+        def shown() -> ThresholdCheck:
+            return lab.scheduler.status(topic).threshold_check
+
+        assert not lab.scheduler.status(topic).HasField("threshold_check")
+        lab.scheduler.consider(topic)
+        lab.now_ms += 1
+        assert shown() == ThresholdCheck(
+            checked_ms=lab.now_ms - 1,
+            why="not above",
+            backlog_bytes=100,
+            threshold_bytes=500,
+            level="topic",
+        )
+        topic.backlog_bytes = 501
+        await monitor.check(topic)
+        assert (shown().fired, shown().why, shown().checked_ms) == (True, "above", lab.now_ms)
+        await monitor.check(topic)
+        assert (shown().fired, shown().why) == (False, "a run is in progress")
+        await lab.scheduler.stop()
+
+    asyncio.run(body())
+
+
+def test_the_status_shows_why_a_run_was_refused() -> None:
+    """Above the threshold, without a run."""
+
+    async def body() -> None:
+        lab = Lab(settings=replace(SETTINGS, compaction_queue_max=1))
+        for name in "abc":
+            lab.topic(name, compaction_threshold_bytes=1)
+        await lab.scheduler.monitor.check_all()
+        topics: list[Any] = list(lab.topics.values())
+        found = [lab.scheduler.status(each).threshold_check for each in topics]
+        assert [each.fired for each in found] == [True, True, False]
+        assert "queue" in found[2].why
         await lab.scheduler.stop()
 
     asyncio.run(body())

@@ -11,7 +11,7 @@ from ledgerfold.broker.compaction.history import CompactionStats
 from ledgerfold.broker.log.backlog import sums_of
 from ledgerfold.broker.log.ledger_record import last_entry
 from ledgerfold.broker.log.raw_ledgers import RawLedgers
-from ledgerfold.broker.policies.retention import ledgers_to_trim
+from ledgerfold.broker.policies.retention import Hold, Holds, kept_by, ledgers_to_trim
 from ledgerfold.broker.stats.topic import topic_stats
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.storage import ledger as ledger_module
@@ -252,5 +252,9 @@ def check(
         if records:
             held = [each for each in range(last_id) if rng.random() < 0.1]
             policies = Policies(retention_bytes=rng.choice([0, 30, 90]), retention_ms=-1)
-            found = ledgers_to_trim(ledgers, [after, upto], policies, 0, held=held)
+            holds = Holds([Hold("a", after), Hold("b", upto)], damaged=held)
+            found = ledgers_to_trim(ledgers, holds, policies, 0)
             assert found == trimmed(records, [after, upto], policies, held)
+            kept = kept_by(ledgers, holds, policies, 0)
+            assert [each for each, by in kept.items() if not by] == found
+            assert list(kept) == ledgers.ids

@@ -93,12 +93,25 @@ def test_a_topic(page: PageLab) -> None:
     seen = page.look(T)
     for words in ("Compacted view", "Raw log", "horizon", "billing", "__compaction", "success"):
         assert words in seen.text, words
+    assert "entries, kept by: open</title>" in seen.html
     # Both rows meet at the horizon.
     assert seen.html.count('class="block passed"') == 1
     assert seen.html.count('class="block compacted"') == 1
     assert 'class="block ahead"' in seen.html or 'class="block open"' in seen.html
     assert page.ask("/topics/persistent/public/default/nope").status == 404
     assert page.ask("/topics/elsewhere/public/default/t").status == 404
+
+
+def test_the_last_check_of_the_threshold(page: PageLab) -> None:
+    filled(page)
+
+    async def check() -> None:
+        topic = await page.broker.topic(TOPIC)
+        topic.record.policies.compaction_threshold_bytes = 1 << 20
+        await page.broker.compaction.monitor.check(topic)
+
+    page.run(check())
+    assert re.search("threshold 1.0 MiB of the topic, .*: not above", page.look(T).text)
 
 
 def test_a_damaged_view_is_reported(page: PageLab) -> None:

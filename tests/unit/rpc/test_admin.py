@@ -89,6 +89,9 @@ class StatsTopic(LabTopic):
     async def trim(self) -> int:
         return 2
 
+    def keepers(self) -> dict[int, list[str]]:
+        return {0: ["cursor s"], 1: ["open"]}
+
 
 class AdminLab(Lab):
     """A Lab that is as much of a broker as AdminService asks for."""
@@ -483,6 +486,7 @@ def test_internal_stats_before_and_after_a_compaction() -> None:
     none = {"ledgerId": -1, "entries": -1, "size": -1, "offloaded": False}
     assert stats["compactedLedger"] == none
     assert stats["cursors"] == {}
+    assert [each["heldBy"] for each in stats["ledgers"]] == [["cursor s"], ["open"]]
     assert stats["lastConfirmedEntry"] == "1:4"
     assert (stats["numberOfEntries"], stats["currentLedgerSize"]) == (9, 500)
     topic.record.compaction_cursor = True

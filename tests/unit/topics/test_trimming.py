@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from ledgerfold.broker.stats.topic import internal_stats
 from ledgerfold.broker.subscriptions.cursor_operations import nth_after
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.deduplication import Deduplication
+from ledgerfold.broker.topics.reader import Reader
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.v1.data_pb2 import StartPosition
@@ -84,3 +86,60 @@ def test_a_cursor_that_cannot_be_written_protects_only_its_own_ledgers(
         patched.setattr(Subscription, "persist", fail)
         assert lab.run(topic.trim()) == 1
     assert [each for each in (1, 2) if each in topic.log.ledgers] == [2]
+
+
+def roll(lab: BrokerLab) -> None:
+    """Publishes a message, and closes its ledger."""
+    lab.publish([([Message(b"a", b"v")], False)])
+    lab.run(lab.topic.log.tail.roll())
+    lab.settle()
+
+
+def kept(lab: BrokerLab) -> dict[int, list[str]]:
+    """Returns what `stats-internal` says that keeps each ledger."""
+    rows = internal_stats(lab.broker, lab.topic)["ledgers"]
+    return {each["ledgerId"]: each["heldBy"] for each in rows}
+
+
+def test_stats_name_what_keeps_each_ledger(lab: BrokerLab) -> None:
+    """By the rule that trims. Nobody could see why a ledger had stayed."""
+    lab.topic.record.policies.CopyFrom(Policies(compaction_threshold_bytes=0))
+    first = lab.run(create_subscription(lab.topic, "first", StartPosition(earliest=True)))
+    roll(lab)
+    lab.run(create_subscription(lab.topic, "last", StartPosition(latest=True)))
+    roll(lab)
+    assert list(kept(lab).values()) == [["cursor first"], ["cursor first", "cursor last"], ["open"]]
+    lab.run(lab.topic.enable_compaction_cursor())
+    both = list(kept(lab).values())[1]
+    assert both == ["cursor first", "compaction horizon", "cursor last"]
+    for each in (first, lab.topic.subscriptions["last"]):
+        each.pass_over(lab.topic.log.positions.last())
+    # Acknowledgements hold until they are durable.
+    assert next(iter(kept(lab).values())) == ["cursor first", "compaction horizon"]
+    lab.run(lab.topic.trim())
+    assert list(kept(lab).values()) == [["compaction horizon"]] * 2 + [["open"]]
+
+
+def test_stats_name_retention(lab: BrokerLab) -> None:
+    """Until its time is over; the next trimming then deletes the ledger."""
+    lab.topic.record.policies.CopyFrom(
+        Policies(retention_ms=60_000, emulation=Emulation(trim_without_cursor=True))
+    )
+    roll(lab)
+    assert list(kept(lab).values()) == [["retention time"], ["open"]]
+    lab.run(lab.clock.move_to(lab.clock.now_ms() + 60_000))
+    assert list(kept(lab).values()) == [[], ["open"]]
+
+
+def test_stats_name_a_reader_that_a_run_has_overtaken(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads on from the raw ledgers."""
+    keep_nothing(lab)
+    reader = lab.reader(Position(0, 0), read_compacted=True)
+    lab.settle()
+    monkeypatch.setattr(Reader, "held_position", Position(1, 0))
+    roll(lab)
+    (name,) = lab.topic.reader_names
+    assert list(kept(lab).values()) == [[f"reader {name}"], ["open"]]
+    reader.close()
