@@ -42,11 +42,17 @@ METHODS = {
     for method in service.methods
 }
 # For the example above.
-__all__ = ["METHODS", "ListTopicsRequest", "ServedLab", "end_of", "path_of"]
+__all__ = ["METHODS", "ListTopicsRequest", "ServedLab", "end_of", "path_of", "write"]
 
 
 def path_of(method: MethodDescriptor) -> str:
     return f"/{method.containing_service.full_name}/{method.name}"
+
+
+async def write(call: Any, data: bytes) -> None:
+    """Writes to a stream, which the broker may have ended already: end_of() returns how."""
+    with suppress(grpc.RpcError, asyncio.InvalidStateError):
+        await call.write(data)
 
 
 async def end_of(call: Any) -> grpc.RpcError | None:

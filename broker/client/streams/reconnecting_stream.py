@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import grpc
@@ -281,8 +282,6 @@ class ReconnectingStream(ABC):
             return _error_of(error)
         except LedgerfoldError as error:
             return error
-        except asyncio.InvalidStateError:
-            return Unavailable("The call ended while it was being opened.")
         except DecodeError as error:
             return InvalidRequest(f"The broker sent an invalid response: {error}")
         except asyncio.CancelledError:
@@ -294,7 +293,8 @@ class ReconnectingStream(ABC):
 
     async def _exchange_on(self, call: Any) -> None:
         """Runs until the broker ends the call. Raises any error that ends it."""
-        await call.write(self._open_frame())
+        with suppress(asyncio.InvalidStateError):  # a call that ended: read() raises the reason
+            await call.write(self._open_frame())
         response = await call.read()
         while response is not _END and self._is_waiting(response):
             self._is_queued = self._was_queued = True

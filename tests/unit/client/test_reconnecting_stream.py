@@ -10,7 +10,12 @@ import pytest
 
 from ledgerfold.broker.client.streams.connection import ClientSettings, Connection
 from ledgerfold.broker.client.streams.reconnecting_stream import ReconnectingStream
-from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError, Unavailable
+from ledgerfold.storage.errors import (
+    AlreadyClosed,
+    AuthorizationFailed,
+    LedgerfoldError,
+    Unavailable,
+)
 
 
 class Stream(ReconnectingStream):
@@ -134,6 +139,40 @@ def test_a_lost_connection_restarts_the_timeout(
         passed.put_nowait(None)
         with pytest.raises(Unavailable, match="broke"):
             await opening
+        await connection.close()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+class RefusedCall:
+    """A call that the broker refused before its opening was written, as grpc.aio does it."""
+
+    async def write(self, frame: bytes) -> None:
+        raise asyncio.InvalidStateError("RPC already finished.")
+
+    async def read(self) -> Any:
+        raise AuthorizationFailed("The role has no grant.")
+
+    def cancel(self) -> None: ...
+
+
+class RefusedStream(Stream):
+    """Is refused at once."""
+
+    def _start_call(self) -> Any:
+        self.calls += 1
+        return RefusedCall()
+
+
+def test_a_call_refused_before_its_opening_ends_with_the_reason() -> None:
+    """Real brokers answered too late: no test refused a call before the client wrote."""
+
+    async def run() -> None:
+        connection = Connection(ClientSettings("127.0.0.1:1"))
+        stream = RefusedStream(connection, "test stream")
+        with pytest.raises(AuthorizationFailed):
+            await stream.open()
+        assert stream.calls == 1
         await connection.close()
 
     asyncio.run(asyncio.wait_for(run(), 30))

@@ -29,7 +29,7 @@ from ledgerfold.v1.admin_pb2 import FAULT_KIND_DELAY, FAULT_OPERATION_READ
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message as Published
 from tests.support.odd_texts import ODD, Path, check_refusal, request_with, text_paths
-from tests.support.served_lab import METHODS, ServedLab, end_of, path_of
+from tests.support.served_lab import METHODS, ServedLab, end_of, path_of, write
 
 KAFKA_TOPIC = "persistent://public/default/kafka"
 DIVIDED = "persistent://public/default/divided"
@@ -141,7 +141,7 @@ async def _ask(served: ServedLab, method: MethodDescriptor, request: Message) ->
     path, data = path_of(method), request.SerializeToString()
     if method.client_streaming:
         call = served.channel.stream_stream(path)()
-        await call.write(data)
+        await write(call, data)
         if await call.read() is not EOF:
             # It is connected, and shown.
             await served.asking(admin_pb2.GetTopicStatsRequest(topic=TOPIC))

@@ -26,7 +26,7 @@ from ledgerfold.v1.records_pb2 import Action
 from ledgerfold.v1.what_if_pb2 import ReplaySetting, WhatIfRequest
 from tests.model.broker_lab import BrokerLab
 from tests.support.security_lab import Tokens
-from tests.support.served_lab import METHODS, ServedLab, end_of, path_of
+from tests.support.served_lab import METHODS, ServedLab, end_of, path_of, write
 
 TOPIC, NAMESPACE = "persistent://acme/shop/orders", "acme/shop"
 DENIED, STRANGER = grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED
@@ -79,11 +79,8 @@ class GuardedLab:
         data, channel = request.SerializeToString(), self.served.channel
         if method.client_streaming:
             call = channel.stream_stream(path_of(method))(metadata=metadata)
-            try:
-                await call.write(data)
-            except grpc.RpcError:
-                # A stranger is refused before the opening arrives.
-                return await call.code()
+            # A stranger is refused before the opening arrives.
+            await write(call, data)
         elif method.server_streaming:
             call = channel.unary_stream(path_of(method))(data, metadata=metadata)
         else:

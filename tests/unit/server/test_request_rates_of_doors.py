@@ -24,7 +24,7 @@ from tests.pulsar.recorded import CONNECT, frame_of, metadata, producer, send
 from tests.support.http_lab import HttpLab
 from tests.support.page_lab import PageLab
 from tests.support.recording_transport import Client
-from tests.support.served_lab import ServedLab, end_of
+from tests.support.served_lab import ServedLab, end_of, write
 
 LIMIT = 3
 
@@ -51,7 +51,7 @@ def test_grpc_calls_and_streams_are_limited(lab: BrokerLab) -> None:
 
     async def opened() -> Any:
         call = served.channel.stream_stream("/ledgerfold.v1.DataService/Publish")()
-        await call.write(opening.SerializeToString())
+        await write(call, opening.SerializeToString())
         return call
 
     try:
