@@ -18,6 +18,7 @@ The store record lists what a build must support to read the directory (docs/FOR
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -196,6 +197,17 @@ def put_segments(log: KafkaLog, segments: Iterable[KafkaSegment]) -> None:
     relisted = KafkaLog(segments=segments)
     log.ClearField("segments")
     log.MergeFrom(relisted)
+
+
+def first_fall(log: KafkaLog) -> tuple[int, int] | None:
+    """Returns the first two base offsets of consecutive segments of which the second is lower.
+
+    Segments without ledgers do not count: a load drops them. None: the segments are in order.
+
+    >>> first_fall(KafkaLog(segments=[{"base_offset": 7, "ledger_ids": [1]}, {"base_offset": 3}]))
+    """
+    bases = [each.base_offset for each in log.segments if each.is_cleaned or each.ledger_ids]
+    return next(((one, other) for one, other in pairwise(bases) if one > other), None)
 
 
 def bytes_written(counts: RunCounts) -> int:

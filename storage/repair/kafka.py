@@ -29,7 +29,9 @@ from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment, KafkaSegmentFigure
 
 def facts_of(check: LedgerCheck) -> LedgerFacts:
     lost_offsets = messages_after(check) if check.is_raw else 0
-    return LedgerFacts(check.record.ledger_id, not check.is_raw, check.span(), lost_offsets)
+    has_losses = check.is_raw and bool(check.lost())
+    ledger_id, is_cleaned = check.record.ledger_id, not check.is_raw
+    return LedgerFacts(ledger_id, is_cleaned, check.span(), lost_offsets, has_losses)
 
 
 def made_log(ledgers: Iterable[LedgerFacts]) -> KafkaLog:
@@ -155,14 +157,18 @@ def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
 
 
 def _span_of(segment: KafkaSegment, facts: Mapping[int, LedgerFacts]) -> tuple[int, int]:
-    """Returns the segment's available offsets: from its base to the end of its last batch."""
+    """Returns the segment's available offsets: from its base to the end of its last batch.
+
+    None are if some of its batches are lost.
+    """
     if segment.is_cleaned:
         # A lost ledger has no batch.
         exists = not segment.ledger_ids or _has_batches(segment.ledger_ids[0], facts)
         return segment.base_offset, segment.figures.next_offset if exists else -1
-    ends = [facts[each].span.next_offset for each in segment.ledger_ids if each in facts]
-    is_whole = len(ends) == len(segment.ledger_ids)
-    return segment.base_offset, max(ends, default=-1) if is_whole else -1
+    there = [facts[each] for each in segment.ledger_ids if each in facts]
+    is_whole = len(there) == len(segment.ledger_ids) and not any(x.has_losses for x in there)
+    end = max((each.span.next_offset for each in there), default=-1)
+    return segment.base_offset, end if is_whole else -1
 
 
 def _has_batches(ledger_id: int, facts: Mapping[int, LedgerFacts]) -> bool:

@@ -27,20 +27,21 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ledgerfold.storage.kafka.span import Span
-from ledgerfold.storage.records import put_segments
+from ledgerfold.storage.records import first_fall, put_segments
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment
 
 
 class LedgerFacts(NamedTuple):
     """A topic's ledger, and the good batches in it.
 
-    `lost_offsets`: the minimum number of offsets lost after them.
+    `lost_offsets`: the minimum number of offsets lost after them; `has_losses`: any batch was lost.
     """
 
     ledger_id: int
     is_cleaned: bool
     span: Span
     lost_offsets: int = 0
+    has_losses: bool = False
 
 
 class Listed(NamedTuple):
@@ -73,6 +74,8 @@ def list_raw(
                 removed |= _list_one(log, facts[ledger_id], facts, is_last=is_last)
             else:
                 _insert(log, facts[ledger_id])
+    if first_fall(log) is not None:
+        _order(log, facts)
     if is_incomplete:
         _move_empty(log, facts)
     return Listed(log.SerializeToString() != before, removed)
@@ -191,6 +194,23 @@ def _drop_lost(log: KafkaLog, span: Span, facts: Facts) -> None:
         if not each.is_cleaned or _ledgers_of([each], facts) or each.base_offset < span.base_offset
     ]
     put_segments(log, kept)
+
+
+def _order(log: KafkaLog, facts: Facts) -> None:
+    """Sorts the segments: cleaned ones by offset, raw ones by ledger. Each begins at its first
+    batch, if it has one.
+
+    A raw segment without ledgers stays behind the one before it.
+    """
+    places, last = list[tuple[bool, int]](), -1
+    for segment in log.segments:
+        for ledger_id in _ledgers_of([segment], facts)[:1]:
+            segment.base_offset = facts[ledger_id].span.base_offset
+        last = min(segment.ledger_ids, default=last)
+        places.append((not segment.is_cleaned, segment.base_offset if segment.is_cleaned else last))
+    order = sorted(range(len(places)), key=places.__getitem__)
+    put_segments(log, [log.segments[at] for at in order])
+    _move_empty(log, facts)
 
 
 def _move_empty(log: KafkaLog, facts: Facts) -> None:

@@ -37,6 +37,7 @@ from ledgerfold.storage.records import (
     LABELS,
     PULSAR_ENTRIES,
     STORE_KEY,
+    first_fall,
     key_of,
     new_store_record,
 )
@@ -185,9 +186,11 @@ class _Planner(Draft):
             facts = {ledger_id: facts_of(each) for ledger_id, each in checks.items()}
             lost = {each for each in own if self.ledgers[each].lost != checks[each].record.lost}
             keep_ends(topic.kafka, lost | (listed - own), facts)
-            is_incomplete = self.survey.is_incomplete
+            is_incomplete, fall = self.survey.is_incomplete, first_fall(topic.kafka)
             now = list_raw(topic.kafka, sorted(own), facts, is_incomplete=is_incomplete)
-            if now.is_changed and listed == own:
+            if fall is not None:
+                self.step("its segments are in order of base offset again", topic.name)
+            elif now.is_changed and listed == own:
                 self.step("its segments name its raw ledgers again", topic.name)
             for ledger_id in sorted(now.removed):
                 topic.ledger_ids.remove(ledger_id)

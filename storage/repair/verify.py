@@ -1,10 +1,11 @@
 """The findings about a data directory. Pure: storage/repair/survey.py reads it.
 
 It checks every record (it decodes, and matches its key), every reference (topic to ledgers and
-compacted view, a Kafka log's segments to ledgers, ledger to topic and files, cursor, producer and
-run to topic, ids below the next free one) and every byte of every segment: headers, both sections'
-checksums, the order of ids, gaps between segments, and the record's totals. A *note* is not a
-defect: it reports what the next start of the broker handles, and copies for inspection.
+compacted view, a Kafka log's segments to ledgers, in order of offset, ledger to topic and files,
+cursor, producer and run to topic, ids below the next free one) and every byte of every segment:
+headers, both sections' checksums, the order of ids, gaps between segments, and the record's totals.
+A *note* is not a defect: it reports what the next start of the broker handles, and copies for
+inspection.
 
     >>> survey = Survey()
     >>> survey.records[b"topic/t"] = TopicRecord(name="t", ledger_ids=[7])
@@ -21,7 +22,7 @@ from dataclasses import dataclass, replace
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import Corruption, StorageError
 from ledgerfold.storage.names import ASIDE_SUFFIX, LABEL, METADATA, SNAPSHOTS, TORN_SUFFIX
-from ledgerfold.storage.records import LABELS
+from ledgerfold.storage.records import LABELS, first_fall
 from ledgerfold.storage.repair.ledger_check import LedgerCheck
 from ledgerfold.storage.repair.survey import Survey, compacted_ids
 from ledgerfold.storage.segment_findings import SegmentCheck
@@ -178,8 +179,8 @@ def _view(survey: Survey, topic: TopicRecord) -> Iterator[Finding]:
 
 
 def _segments(survey: Survey, topic: TopicRecord) -> Iterator[Finding]:
-    """Checks that each ledger of a Kafka log is in one of its segments."""
-    segments = topic.kafka.segments
+    """Checks that each ledger of a Kafka log is in one of its segments, which are in order."""
+    segments, fall = topic.kafka.segments, first_fall(topic.kafka)
     for ledger_id in compacted_ids(topic):
         problem = _compacted_problem(survey, topic, ledger_id)
         if problem is not None:
@@ -189,6 +190,9 @@ def _segments(survey: Survey, topic: TopicRecord) -> Iterator[Finding]:
     if raw != list(topic.ledger_ids):
         wanted = f"segments of the raw ledgers {list(topic.ledger_ids)}"
         yield Finding("reference", wanted, f"those of {raw}", topic.name)
+    if fall is not None:
+        wanted, found = "segments in order of base offset", f"base offset {fall[1]} after {fall[0]}"
+        yield Finding("reference", wanted, found, topic.name)
 
 
 def horizon_of(topic: TopicRecord) -> Position:

@@ -14,6 +14,7 @@ from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import IncompatibleFormat
 from ledgerfold.v1 import data_pb2
 from tests.support.broker_process import BrokerProcess
+from tests.support.served_lab import write
 
 EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 START = data_pb2.StartPosition(earliest=True)
@@ -44,7 +45,8 @@ def test_an_older_client_gets_an_error_about_its_version(
             channel: Any = opened
             call = channel.stream_stream(f"/ledgerfold.v1.DataService/{method}")()
             for request in opening_of(method, name):
-                await call.write(request.SerializeToString())
+                # The call may end before the second one.
+                await write(call, request.SerializeToString())
             while await call.read() is not EOF:
                 pass
             raise AssertionError("the stream ended well")

@@ -52,7 +52,7 @@ class Oracle(PassedChecks, TrimmedChecks, CommittedChecks, RestoredChecks):
         restored = self._restored_by(puts, deletes, store) if self._saved else None
         if restored is not None:
             self._check_ledgers(puts, store)
-            self._on_restored(restored)
+            self._on_restored(restored, puts)
             return
         if self.foreign:
             puts = {key: value for key, value in puts.items() if not self._is_foreign(key)}

@@ -2,7 +2,8 @@
 
 The part of the oracle (tests/simulation/oracle.py) that gets the write of a restore. Topics are
 lives of their own afterwards, as deleted and recreated ones are; but each begins as its life was at
-the save. Sent entries that came later are forgotten, and may be stored again.
+the save. Sent entries that came later are forgotten, and may be stored again. Cursors have new
+incarnations: acknowledgements that clients keep are not of the restored state.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ledgerfold.storage.key_value import MemoryKeyValue
-from ledgerfold.v1.records_pb2 import SnapshotRecords, TopicRecord
+from ledgerfold.v1.records_pb2 import CursorRecord, SnapshotRecords, TopicRecord
 from tests.simulation.kafka_life import KafkaLife
 from tests.simulation.life import Topic, short_name
 from tests.simulation.told import Told
 
 _TOPIC = b"topic/"
+_CURSOR = b"cursor/"
 
 
 class Saved(NamedTuple):
@@ -49,16 +51,17 @@ class RestoredChecks(Told):
         self, puts: Mapping[bytes, bytes], deletes: tuple[bytes, ...], store: MemoryKeyValue
     ) -> Saved | None:
         """Returns the snapshot whose records this write makes those of the store, if any."""
-        before = {key for key, _ in store.scan(_TOPIC)}
+        before, written = {key for key, _ in store.scan(_TOPIC)}, _without_incarnations(puts)
         left = (before | {key for key in puts if key.startswith(_TOPIC)}) - {*deletes}
         fitting = (
             each
             for each in self._saved
-            if each.pairs.items() <= puts.items() and left <= each.pairs.keys()
+            if left <= each.pairs.keys()
+            and _without_incarnations(each.pairs).items() <= written.items()
         )
         return max(fitting, key=lambda each: len(each.pairs), default=None)
 
-    def _on_restored(self, saved: Saved) -> None:
+    def _on_restored(self, saved: Saved, puts: Mapping[bytes, bytes]) -> None:
         self.note(f"snapshot {saved.name} is restored")
         for topic in self.topics.values():
             topic.removed.update(topic.record.ledger_ids)
@@ -76,6 +79,38 @@ class RestoredChecks(Told):
             for sub in topic.subscriptions.values():
                 for move in self.moves.get((name, sub.name), ()):
                     move.may_find(sub)
+            for cursor in list(topic.cursors.values()):
+                self._on_restored_cursor(topic, cursor, _cursor(puts[_key(cursor)]))
             self.note(f"{short_name(name)} is back, with ledgers {[*topic.record.ledger_ids]}")
         for name, log in saved.kafka.items():
             self.kafka[name] = log.copied()
+
+    def _on_restored_cursor(self, topic: Topic, before: CursorRecord, record: CursorRecord) -> None:
+        if record.incarnation == before.incarnation:
+            self.fail(f"{record.subscription} is restored with the incarnation that it had")
+        topic.cursors[record.subscription] = record
+        sub = topic.subscriptions.get(record.subscription)
+        if sub is not None:
+            sub.incarnation = record.incarnation
+
+
+def _key(record: CursorRecord) -> bytes:
+    return _CURSOR + f"{record.topic}\0{record.subscription}".encode()
+
+
+def _cursor(value: bytes) -> CursorRecord:
+    return CursorRecord.FromString(value[1:])
+
+
+def _without_incarnations(pairs: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Returns the pairs; cursors are records without their incarnations."""
+    return {
+        key: _without_incarnation(value) if key.startswith(_CURSOR) else value
+        for key, value in pairs.items()
+    }
+
+
+def _without_incarnation(value: bytes) -> bytes:
+    record = _cursor(value)
+    record.ClearField("incarnation")
+    return record.SerializeToString(deterministic=True)

@@ -31,25 +31,19 @@ A truncation may have ended the log after the last remaining batch, or after a s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 from ledgerfold.broker.kafka.producers.producer_snapshots import carry_over
 from ledgerfold.storage.errors import Corruption
-from ledgerfold.storage.records import key_of, put_segments
+from ledgerfold.storage.records import first_fall, key_of, put_segments
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment, TopicRecord
 
 
 def check_order(topic: TopicRecord) -> None:
     """Raises Corruption if base offsets fall: lookups would miss batches, or never end."""
-    bases = [each.base_offset for each in topic.kafka.segments if _is_loaded(each)]
-    for one, other in pairwise(bases):
-        if one > other:
-            path, found = key_of(topic).decode(), f"base offset {other} after {one}"
-            raise Corruption(path, 0, "segments in order of base offset", found)
-
-
-def _is_loaded(segment: KafkaSegment) -> bool:
-    return segment.is_cleaned or bool(segment.ledger_ids)
+    fall = first_fall(topic.kafka)
+    if fall is not None:
+        path, found = key_of(topic).decode(), f"base offset {fall[1]} after {fall[0]}"
+        raise Corruption(path, 0, "segments in order of base offset", found)
 
 
 def relist(log: KafkaLog, raw_ids: Sequence[int], begins_at: Callable[[int], int | None]) -> None:

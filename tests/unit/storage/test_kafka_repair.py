@@ -9,7 +9,14 @@ import pytest
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.storage.limits import PRODUCER_IDS_MAX
 from ledgerfold.storage.metadata import MetadataStore
-from ledgerfold.storage.records import KAFKA_TOPICS, SCHEMAS, TENANTS, encode_record, key_of
+from ledgerfold.storage.records import (
+    KAFKA_TOPICS,
+    SCHEMAS,
+    TENANTS,
+    encode_record,
+    key_of,
+    put_segments,
+)
 from ledgerfold.v1.records_pb2 import (
     LedgerRecord,
     SchemaRecord,
@@ -237,6 +244,30 @@ def test_segments_with_inconsistent_raw_ledgers_are_corrected(disk: Disk) -> Non
     assert [each.kind for each in disk.offline.damage()] == ["reference"]
     assert disk.mended() == ALL_OFFSETS
     assert disk.topic.kafka.segments[1].base_offset == 9
+
+
+@pytest.mark.parametrize("swapped", ["segments", "offsets", "cleaned"])
+def test_segments_that_are_out_of_order_are_found_and_sorted(disk: Disk, swapped: str) -> None:
+    """A load refuses them.
+
+    Tests had compared the ledgers of a record and of its segments, never offsets.
+    """
+    topic = disk.topic
+    cleaned, one, other = topic.kafka.segments
+    found = "base offset 9 after 12"
+    match swapped:
+        case "segments":
+            put_segments(topic.kafka, [cleaned, other, one])
+        case "offsets":
+            one.base_offset, other.base_offset = other.base_offset, one.base_offset
+        case _:
+            cleaned.base_offset, found = 10, "base offset 9 after 10"
+    with disk.metadata.batch() as batch:
+        batch.put(topic)
+    damage = [each for each in disk.offline.damage() if "offset" in each.expected]
+    assert [(each.kind, each.topic, each.found) for each in damage] == [("reference", TOPIC, found)]
+    assert disk.mended() == ALL_OFFSETS
+    assert [each.base_offset for each in disk.topic.kafka.segments[:3]] == [3, 9, 12]
 
 
 def test_a_follower_continues_after_lost_data(disk: Disk) -> None:

@@ -209,6 +209,24 @@ def test_producers_before_a_restored_cleaning_are_forgotten() -> None:
     assert not log.HasField("rolled")
 
 
+def test_a_segment_that_lost_a_ledger_is_replaced_by_its_cleaned_one() -> None:
+    """The rest of it does not hold what the cleaning kept of the lost ledger.
+
+    No test had removed some of the ledgers of one segment, before the write that cleaned it was
+    lost.
+    """
+    log = KafkaLog(segments=[{"base_offset": 0, "ledger_ids": [3, 4]}])
+    facts = {
+        3: LedgerFacts(3, False, Span(), lost_offsets=5, has_losses=True),
+        4: LedgerFacts(4, False, Span(5, 9, 4)),
+    }
+    cleaned = KafkaSegment(ledger_ids=[9], is_cleaned=True, figures={"next_offset": 9})
+    assert adopt_cleaned(log, [cleaned], facts) == ([cleaned], [3, 4])
+    facts[3] = LedgerFacts(3, False, Span(0, 5, 5))
+    log = KafkaLog(segments=[{"base_offset": 0, "ledger_ids": [3, 4]}])
+    assert adopt_cleaned(log, [cleaned], facts) == ([], [])
+
+
 @pytest.mark.parametrize("is_repaired", [False, True])
 def test_a_new_producer_of_a_kafka_topic_gets_no_id_used_by_batches(is_repaired: bool) -> None:
     """Its first batches would be taken for duplicates, and dropped.
