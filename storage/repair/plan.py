@@ -44,6 +44,7 @@ from ledgerfold.storage.repair.kafka import (
     facts_of,
     forget_cleaned,
     keep_ends,
+    keep_leader_epoch,
     next_producer_id,
     shrink_cleaned,
 )
@@ -186,6 +187,8 @@ class _Planner(Draft):
             lost = {each for each in own if self.ledgers[each].lost != checks[each].record.lost}
             keep_ends(topic.kafka, lost | (listed - own), facts)
             is_incomplete = self.survey.is_incomplete
+            if is_incomplete or topic.name not in self.survey.topics():
+                keep_leader_epoch(topic.kafka, facts.values())
             now = list_raw(topic.kafka, sorted(own), facts, is_incomplete=is_incomplete)
             if now.is_changed and listed == own:
                 self.step("its segments name its raw ledgers again", topic.name)
