@@ -153,13 +153,19 @@ def _put(batch: MetadataBatch, record: NamespaceRecord, grants: Sequence[Grant])
 def delete_grants(metadata: MetadataStore, names: Sequence[str], batch: MetadataBatch) -> None:
     """Deletes the grants of topics that `batch` deletes: a topic of that name may be another's.
 
-    The topics are of one namespace; a partitioned topic and its partitions are deleted together.
+    The topics are of one namespace; a partitioned topic and its partitions are deleted together. It
+    takes the grants of partitions that it did not have, too: a successor may have more.
     """
     parents = {each for name in names for each in _with_grants(name)}
-    gone = {each for each in parents if each in names or key("partitioned", each) in batch.deletes}
+    partitioned = {each for each in parents if key("partitioned", each) in batch.deletes}
+    gone = partitioned.union(names)
     record = metadata.namespace(namespace_of(names[0])) if names else None
     if record is None:
         return
-    left = [each for each in record.grants if each.topic not in gone]
+
+    def is_left(topic: str) -> bool:
+        return topic not in gone and partitioned.isdisjoint(_with_grants(topic))
+
+    left = [each for each in record.grants if is_left(each.topic)]
     if len(left) < len(record.grants):
         _put(batch, record, left)

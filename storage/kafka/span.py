@@ -38,6 +38,7 @@ class Span:
     largest_timestamp_offset: int = -1
     # Of those that a broker allocates.
     largest_producer_id: int = NO_PRODUCER_ID
+    largest_leader_epoch: int = 0
 
     def add(self, header: BatchHeader) -> None:
         """Adds the next batch."""
@@ -51,6 +52,7 @@ class Span:
                 header.max_timestamp_ms,
                 header.last_offset,
                 header.producer_id if header.producer_id < PRODUCER_IDS_MAX else NO_PRODUCER_ID,
+                header.leader_epoch,
             )
         )
 
@@ -63,6 +65,7 @@ class Span:
         self.batches += behind.batches
         self.size_bytes += behind.size_bytes
         self.largest_producer_id = max(self.largest_producer_id, behind.largest_producer_id)
+        self.largest_leader_epoch = max(self.largest_leader_epoch, behind.largest_leader_epoch)
         if behind.largest_timestamp_ms > self.largest_timestamp_ms:
             self.largest_timestamp_ms = behind.largest_timestamp_ms
             self.largest_timestamp_offset = behind.largest_timestamp_offset

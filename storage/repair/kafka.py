@@ -210,6 +210,11 @@ def _describe(figures: KafkaSegmentFigures, span: Span) -> None:
     figures.largest_timestamp_offset = span.largest_timestamp_offset
 
 
+def keep_leader_epoch(log: KafkaLog, facts: Iterable[LedgerFacts]) -> None:
+    """Makes appends continue at the largest leader epoch in the batches: epochs never fall."""
+    log.leader_epoch = max((log.leader_epoch, *(x.span.largest_leader_epoch for x in facts)))
+
+
 def next_producer_id(spans: Iterable[Span]) -> int:
     """Returns an id above all in the batches, and above the blocks they were assigned from."""
     return first_behind(max((each.largest_producer_id for each in spans), default=-1))

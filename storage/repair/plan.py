@@ -45,6 +45,7 @@ from ledgerfold.storage.repair.kafka import (
     facts_of,
     forget_cleaned,
     keep_ends,
+    keep_leader_epoch,
     next_producer_id,
     shrink_cleaned,
 )
@@ -187,6 +188,8 @@ class _Planner(Draft):
             lost = {each for each in own if self.ledgers[each].lost != checks[each].record.lost}
             keep_ends(topic.kafka, lost | (listed - own), facts)
             is_incomplete, fall = self.survey.is_incomplete, first_fall(topic.kafka)
+            if is_incomplete or topic.name not in self.survey.topics():
+                keep_leader_epoch(topic.kafka, facts.values())
             now = list_raw(topic.kafka, sorted(own), facts, is_incomplete=is_incomplete)
             if fall is not None:
                 self.step("its segments are in order of base offset again", topic.name)

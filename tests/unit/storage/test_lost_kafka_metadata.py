@@ -6,8 +6,10 @@ from contextlib import suppress
 
 import pytest
 
+from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics.kafka_truncation import truncate_log
 from ledgerfold.broker.topics.snapshots import BrokerSnapshots
+from ledgerfold.storage.kafka.batch import read_batch_header
 from ledgerfold.storage.kafka.span import Span
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.records import STORE_KEY
@@ -161,6 +163,26 @@ def test_a_kafka_topic_is_restored(kafka_history: History) -> None:
         lab = resumed(KafkaLab, files, pairs)
         assert {*wanted} <= {*lab.records()}, lost
         assert lab.add([(b"a", b"z")])[0][0] >= next_offset, lost
+        lab.stop()
+
+
+def follow(lab: KafkaLab) -> None:
+    lab.add([(b"a", b"1")])
+    lab.add([(b"b", b"2")], origin=Origin.REPLICATION, base_offset=1, leader_epoch=5)
+
+
+def test_appends_after_a_repair_continue_at_the_leader_epoch_of_a_followed_log() -> None:
+    """No test of lost metadata had a log with batches of another broker: epochs fell in it."""
+    lab = KafkaLab({"cleanup.policy": "compact"})
+    history = recorded(lab, lambda: follow(lab))
+    for lost in range(1, len(history.stores)):
+        files, pairs = history.lost(lost).disk()
+        Offline(DATA, pairs, files).repair()
+        lab = resumed(KafkaLab, files, pairs)
+        lab.add([(b"c", b"3")])
+        told = lab.run(lab.kafka.describe(batches=True))
+        epochs = [read_batch_header(each.batch).leader_epoch for each in told.batches]
+        assert epochs == [0, 5, 5], lost
         lab.stop()
 
 

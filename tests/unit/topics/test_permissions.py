@@ -112,6 +112,20 @@ def test_a_deleted_partition_takes_its_own_grants_with_it(lab: BrokerLab) -> Non
     assert record is None or not record.grants
 
 
+def test_grants_of_partitions_beyond_the_number_are_deleted_with_the_topic(lab: BrokerLab) -> None:
+    """Only grants of partitions that exist had been tested: others survived, and applied to a
+    successor with more partitions.
+    """
+    beyond, other = f"{TOPIC}-partition-7", f"{TOPIC}s-partition-7"
+    lab.run(lab.broker.create_partitioned_topic(TOPIC, 2))
+    grant(lab, "a", CONSUME, topic=beyond)
+    grant(lab, "a", CONSUME, topic=other)
+    lab.run(lab.broker.delete_partitioned_topic(TOPIC, True))
+    lab.run(lab.broker.create_partitioned_topic(TOPIC, 9))
+    assert granted(lab, beyond) == {}
+    assert granted(lab, other) == {"a": [CONSUME]}
+
+
 def test_open_streams_are_checked_only_after_a_removal(lab: BrokerLab) -> None:
     """A check looks at everything that is open: adding a permission must not cost that."""
     namespaces = lab.broker.namespaces
