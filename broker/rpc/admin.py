@@ -18,15 +18,12 @@ from ledgerfold.broker.common.given_names import check_namespace
 from ledgerfold.broker.common.names import parse_namespace, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
-from ledgerfold.broker.rpc.admin_faults import FaultHandlers
-from ledgerfold.broker.rpc.admin_messages import MessageHandlers
-from ledgerfold.broker.rpc.admin_namespaces import NamespaceHandlers
+from ledgerfold.broker.rpc.admin_namespaces import NamespaceHandlers, PermissionHandlers
 from ledgerfold.broker.rpc.admin_partitions import PartitionedTopicHandlers
-from ledgerfold.broker.rpc.admin_permissions import PermissionHandlers
 from ledgerfold.broker.rpc.admin_schemas import SchemaHandlers
-from ledgerfold.broker.rpc.admin_state import StateHandlers
+from ledgerfold.broker.rpc.admin_state import FaultHandlers, StateHandlers
 from ledgerfold.broker.rpc.admin_subscriptions import SubscriptionHandlers
-from ledgerfold.broker.rpc.admin_topics import TopicHandlers
+from ledgerfold.broker.rpc.admin_topics import MessageHandlers, TopicHandlers
 from ledgerfold.broker.rpc.handlers import Handler, calls_of
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
