@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from ledgerfold.broker.common.traffic import iso_time
 from ledgerfold.broker.http.answers import Answer, Refusal, Request
 from ledgerfold.broker.http.routes import Route
-from ledgerfold.broker.http.topics import TOPIC, named_topic
+from ledgerfold.broker.http.topics import TOPIC, BrokerVerbs
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.single_entries import entry_by_id, examined_entry, peeked_entries
 from ledgerfold.storage.codec import decode
@@ -38,15 +38,12 @@ def message_routes(broker: Broker) -> list[Route]:
     ]
 
 
-class MessageVerbs:
+class MessageVerbs(BrokerVerbs):
     """The verbs over broker/topics/single_entries.py."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     async def peek(self, request: Request) -> Answer:
         """Returns the n-th entry of a subscription's backlog, from 1."""
-        nth, name = request.number("position"), named_topic(self._broker, request)
+        nth, name = request.number("position"), self._name(request)
         found = await peeked_entries(self._broker, name, request.names["subscription"], nth)
         if not found:
             raise Refusal(404, "Message not found")
@@ -54,7 +51,7 @@ class MessageVerbs:
 
     async def examine(self, request: Request) -> Answer:
         """Returns the n-th entry of the topic, counted from the first or the last one."""
-        nth, name = request.number("messagePosition", 1), named_topic(self._broker, request)
+        nth, name = request.number("messagePosition", 1), self._name(request)
         from_earliest = request.query.get("initialPosition") == "earliest"
         try:
             found = await examined_entry(self._broker, name, nth, from_earliest=from_earliest)
@@ -65,7 +62,7 @@ class MessageVerbs:
 
     async def by_id(self, request: Request) -> Answer:
         at = Position(request.number("ledger"), request.number("entry"))
-        name = named_topic(self._broker, request)
+        name = self._name(request)
         return await self._shown(await entry_by_id(self._broker, name, at))
 
     async def _shown(self, entry: StoredEntry) -> Answer:

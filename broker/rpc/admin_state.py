@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from ledgerfold.broker.common.names import full_topic
 from ledgerfold.broker.faults.faults import allowed
+from ledgerfold.broker.rpc.handlers import Handlers
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.reset import reset
 from ledgerfold.broker.topics.snapshots import BrokerSnapshots
@@ -44,11 +45,8 @@ class StateHandlers:
         await self._snapshots.delete(request.name)
 
 
-class FaultHandlers:
+class FaultHandlers(Handlers):
     """Each call raises NotAllowed unless the broker allows faults."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     async def add(self, request: admin_pb2.AddFaultRequest) -> admin_pb2.AddFaultResponse:
         """Raises InvalidRequest, LimitExceeded, NotAllowed for a Kafka topic."""

@@ -13,6 +13,7 @@ from typing import Any
 from ledgerfold.broker.common.names import full_topic, parse_namespace, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.existing import existing_names, recorded_name, stored_topics
+from ledgerfold.broker.rpc.handlers import Handlers
 from ledgerfold.broker.stats.damage import add_damage
 from ledgerfold.broker.stats.kafka import kafka_internal_stats, kafka_stats
 from ledgerfold.broker.stats.non_persistent import (
@@ -34,10 +35,7 @@ from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.records_pb2 import MessageId
 
 
-class TopicHandlers:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
+class TopicHandlers(Handlers):
     @runs_to_completion
     async def create(self, request: admin_pb2.CreateTopicRequest) -> None:
         kafka = dict(request.kafka.values) if request.HasField("kafka") else None
@@ -151,10 +149,7 @@ def _entry_id(topic: str, position: Position) -> MessageId:
     )
 
 
-class MessageHandlers:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
+class MessageHandlers(Handlers):
     async def peek(self, request: admin_pb2.PeekMessagesRequest) -> admin_pb2.PeekMessagesResponse:
         name, place = recorded_name(self._broker, request.topic), request.position
         found = await peeked_entries(
