@@ -1,4 +1,4 @@
-"""The lock that gives one process ownership of a data directory.
+"""The lock that gives one process ownership of a data directory, and a lock on any folder.
 
 The lock is an flock on DATA/lock, so it ends with its process in every case. The file names its
 holder: for people, and for the error that a second process raises. Once the owner has recovered the
@@ -10,6 +10,15 @@ While a process holds the lock, the files it creates are accessible to its user 
 
 Processes that only read a directory, while no broker uses it, share the lock (ReadLock): no broker
 starts meanwhile. They write nothing, not even to the file.
+
+The lock of a folder is an flock on the folder itself.
+
+>>> import tempfile
+>>> folder = Path(tempfile.mkdtemp())
+>>> with locked_folder(folder):
+...     with locked_folder(folder, waits=False) as is_held:
+...         is_held
+False
 """
 
 from __future__ import annotations
@@ -17,6 +26,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -155,3 +166,28 @@ def _boot_id() -> str | None:
         return _BOOT_ID.read_text().strip() or None
     except OSError:
         return None
+
+
+@contextmanager
+def locked_folder(folder: Path, *, waits: bool = True) -> Iterator[bool]:
+    """Holds the lock of a folder in the block, and yields True. Raises OSError.
+
+    `waits` False: yields False if another one holds the lock, or the folder was removed meanwhile.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield waits or _is_there(descriptor, folder)
+    finally:
+        os.close(descriptor)
+
+
+def _is_there(descriptor: int, folder: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(folder))
+    except FileNotFoundError:
+        return False

@@ -76,7 +76,6 @@ BANS = (
             "storage/files.py",
             # An open file for as long as the process lives.
             "storage/lock.py",
-            "storage/folder_lock.py",
             # Files of the user's.
             "broker/cli/",
             # Hands the worker a log to write to.

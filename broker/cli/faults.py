@@ -128,7 +128,7 @@ _NAMES = (*_SCOPE_NAMES, "next", "every")
 
 
 def _row(fault: Fault) -> dict[str, Any]:
-    from ledgerfold.broker.client.administration.fault_calls import fault_words
+    from ledgerfold.broker.client.administration.state_calls import fault_words
 
     kind, operation, phase = fault_words(fault)
     return {

@@ -33,8 +33,6 @@ from ledgerfold.storage.errors import Overloaded
 
 STREAMS_MAX = 20_000
 BYTES_MAX = 256 * 1024 * 1024
-# The minimum of the limit on bytes: it has room for the largest entry.
-BYTES_MAX_LEAST = 16 * 1024 * 1024
 STALLED_S = 5.0
 DELAYED_ALL_MAX = 1_000_000
 # A read gets 1/READ_PART of the free room, at least READ_LEAST.

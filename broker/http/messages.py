@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from ledgerfold.broker.common.traffic import iso_time
 from ledgerfold.broker.http.answers import Answer, Refusal, Request
 from ledgerfold.broker.http.routes import Route
-from ledgerfold.broker.http.topics import TOPIC, named_topic
+from ledgerfold.broker.http.topics import TOPIC, BrokerVerbs
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.single_entries import entry_by_id, examined_entry, peeked_entries
 from ledgerfold.storage.codec import decode
@@ -24,6 +24,7 @@ from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import MessageNotFound
 from ledgerfold.storage.ledger import StoredEntry
 from ledgerfold.storage.pulsar.batch import PulsarBatch
+from ledgerfold.v1.pulsar_pb2 import KeyValue, SingleMessageMetadata
 
 _OCTETS = "application/octet-stream"
 
@@ -37,15 +38,12 @@ def message_routes(broker: Broker) -> list[Route]:
     ]
 
 
-class MessageVerbs:
+class MessageVerbs(BrokerVerbs):
     """The verbs over broker/topics/single_entries.py."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     async def peek(self, request: Request) -> Answer:
         """Returns the n-th entry of a subscription's backlog, from 1."""
-        nth, name = request.number("position"), named_topic(self._broker, request)
+        nth, name = request.number("position"), self._name(request)
         found = await peeked_entries(self._broker, name, request.names["subscription"], nth)
         if not found:
             raise Refusal(404, "Message not found")
@@ -53,7 +51,7 @@ class MessageVerbs:
 
     async def examine(self, request: Request) -> Answer:
         """Returns the n-th entry of the topic, counted from the first or the last one."""
-        nth, name = request.number("messagePosition", 1), named_topic(self._broker, request)
+        nth, name = request.number("messagePosition", 1), self._name(request)
         from_earliest = request.query.get("initialPosition") == "earliest"
         try:
             found = await examined_entry(self._broker, name, nth, from_earliest=from_earliest)
@@ -64,7 +62,7 @@ class MessageVerbs:
 
     async def by_id(self, request: Request) -> Answer:
         at = Position(request.number("ledger"), request.number("entry"))
-        name = named_topic(self._broker, request)
+        name = self._name(request)
         return await self._shown(await entry_by_id(self._broker, name, at))
 
     async def _shown(self, entry: StoredEntry) -> Answer:
@@ -125,41 +123,26 @@ def _key_text(key: bytes, is_base64: bool) -> tuple[str, bool]:
 
 def _batch_parts(messages: Iterable[StoredMessage]) -> Iterator[bytes]:
     for each in messages:
-        metadata = b"".join(_metadata(each))
+        metadata = _metadata(each).SerializeToString()
         yield struct.pack(">I", len(metadata))
         yield metadata
         yield each.value
 
 
-def _metadata(message: StoredMessage) -> Iterator[bytes]:
-    """Yields the fields of a SingleMessageMetadata, in protobuf's encoding."""
-    for name, value in message.properties.items():
-        yield _bytes(1, _bytes(1, name.encode()) + _bytes(2, value.encode()))
-    if message.key is not None:
-        key = base64.b64encode(message.key) if message.key_is_base64 else message.key
-        yield _bytes(2, key)
-    yield _number(3, len(message.value))
-    yield _number(5, message.event_time_ms)
-    yield _number(6, int(message.key_is_base64))
-    if message.ordering_key is not None:
-        yield _bytes(7, message.ordering_key)
-    yield _number(8, message.sequence_id)
-    yield _number(9, int(message.value_is_null))
-
-
-def _bytes(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(value)) + value
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _varint(value: int) -> bytes:
-    value &= 2**64 - 1
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+def _metadata(message: StoredMessage) -> SingleMessageMetadata:
+    key = message.key
+    if key is not None and message.key_is_base64:
+        key = base64.b64encode(key)
+    return SingleMessageMetadata(
+        properties=[
+            KeyValue(key=name.encode(), value=value.encode())
+            for name, value in message.properties.items()
+        ],
+        partition_key=key,
+        payload_size=len(message.value),
+        event_time=message.event_time_ms,
+        partition_key_b64_encoded=message.key_is_base64,
+        ordering_key=message.ordering_key,
+        sequence_id=message.sequence_id,
+        null_value=message.value_is_null,
+    )

@@ -1,5 +1,9 @@
 """The policies of namespaces and topics: one pair of functions for each.
 
+  >>> quota = {"limitSize": 10, "policy": "producer_exception"}
+  >>> shown_quotas(parse_quota("backlog_size_quota", quota))["destination_storage"]["limitSize"]
+  10
+
 A policy is read from and written to the same Policies as over gRPC. Both levels have the same three
 verbs; Pulsar sets some with PUT and some with POST, and a topic's TTL by a query parameter. If a
 level sets no value, the body is empty; `applied=true` asks a topic for the value in force. Sources:
@@ -15,19 +19,12 @@ from typing import Any
 
 from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, whole_number
 from ledgerfold.broker.http.cluster import CLUSTER
-from ledgerfold.broker.http.quotas import (
-    parse_delays,
-    parse_quota,
-    quota_field,
-    shown_delays,
-    shown_quotas,
-)
 from ledgerfold.broker.http.routes import Route
 from ledgerfold.broker.http.schema_policies import PolicyCalls, flag_in, schema_policies
 from ledgerfold.broker.http.topics import NAMESPACE, TOPIC
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.deduplication import is_deduplicated
-from ledgerfold.v1.records_pb2 import Policies
+from ledgerfold.v1.records_pb2 import BacklogPolicy, BacklogQuota, Policies
 
 _MINUTE_MS, _MEGABYTE = 60_000, 1024 * 1024
 _BUNDLES = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
@@ -35,6 +32,11 @@ _INT32_MAX = 2**31 - 1
 # As in Pulsar, setting these without a value removes them, also from a namespace.
 _REMOVED = ("retention", "delayedDelivery")
 _RETENTION = ("retentionTimeInMinutes", "retentionSizeInMB")
+# Pulsar's names of the two quotas.
+_QUOTAS = {"destination_storage": "backlog_size_quota", "message_age": "backlog_age_quota"}
+_QUOTA_PREFIX = "BACKLOG_POLICY_"
+_QUOTA_POLICIES = [name.removeprefix(_QUOTA_PREFIX).lower() for name, _ in BacklogPolicy.items()]
+_TICK_MS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,71 @@ def _shown_retention(policies: Policies) -> dict[str, int]:
         "retentionTimeInMinutes": _in_units(policies.retention_ms, _MINUTE_MS),
         "retentionSizeInMB": _in_units(policies.retention_bytes, _MEGABYTE),
     }
+
+
+def quota_field(request: Request) -> str:
+    """Returns the quota that a request names. Raises Refusal."""
+    kind = request.query.get("backlogQuotaType", "destination_storage")
+    if kind not in _QUOTAS:
+        raise Refusal(400, f"backlogQuotaType must be {' or '.join(_QUOTAS)}.")
+    return _QUOTAS[kind]
+
+
+def parse_quota(name: str, body: Any) -> Policies:
+    """Returns the policies to set. Raises Refusal."""
+    if not isinstance(body, dict):
+        raise Refusal(
+            400, "A backlog quota must be an object with limitSize or limitTime, and policy."
+        )
+    policy = body.get("policy")
+    if policy not in _QUOTA_POLICIES:
+        raise Refusal(400, f"The policy of a backlog quota must be {', '.join(_QUOTA_POLICIES)}.")
+    # Older clients say `limit`.
+    size_bytes = whole_number("limitSize", body.get("limitSize", body.get("limit", -1)))
+    seconds = whole_number("limitTime", body.get("limitTime", -1))
+    quota = BacklogQuota(
+        limit_bytes=max(-1, size_bytes),
+        limit_ms=seconds * 1000 if seconds > 0 else -1,
+        policy=f"{_QUOTA_PREFIX}{policy.upper()}",
+    )
+    policies = Policies()
+    getattr(policies, name).CopyFrom(quota)
+    return policies
+
+
+def shown_quotas(policies: Policies) -> dict[str, Any]:
+    """Returns the quotas that are set, by Pulsar's names."""
+    return {
+        kind: _shown_quota(getattr(policies, name))
+        for kind, name in _QUOTAS.items()
+        if policies.HasField(name)
+    }
+
+
+def _shown_quota(quota: BacklogQuota) -> dict[str, Any]:
+    return {
+        "limit": quota.limit_bytes,
+        "limitSize": quota.limit_bytes,
+        "limitTime": quota.limit_ms // 1000 if quota.limit_ms > 0 else -1,
+        "policy": BacklogPolicy.Name(quota.policy).removeprefix(_QUOTA_PREFIX).lower(),
+    }
+
+
+def parse_delays(body: Any) -> Policies:
+    """Returns the policies to set. Raises Refusal."""
+    if not isinstance(body, dict) or not isinstance(body.get("active", False), bool):
+        raise Refusal(400, "Delayed delivery must be an object with active: true or false.")
+    # As in Pulsar, any number is accepted.
+    whole_number("tickTime", body.get("tickTime", _TICK_MS))
+    if whole_number("maxDeliveryDelayInMillis", body.get("maxDeliveryDelayInMillis", 0)):
+        raise Refusal(501, "A maximum delay is not emulated.")
+    return Policies(delayed_delivery=body.get("active", False))
+
+
+def shown_delays(policies: Policies) -> dict[str, Any]:
+    """Returns the policy. Messages are delivered when they are due, regardless of the tick."""
+    is_active = policies.delayed_delivery or not policies.HasField("delayed_delivery")
+    return {"active": is_active, "tickTime": _TICK_MS, "maxDeliveryDelayInMillis": 0}
 
 
 POLICIES = (

@@ -1,5 +1,8 @@
 """The server of the admin REST API: broker/http/routes.py finds the verb of a request.
 
+The metrics are at `/metrics`, where Pulsar has them: those of `serve --metrics-listen`
+(broker/metrics), without those of the process.
+
 Its limits are those of broker/http/listener.py.
 
 A request with an `Origin` header comes from a web page, and is refused: without authentication, any
@@ -27,9 +30,8 @@ from ledgerfold.broker.http.answers import (
     refused,
     refused_for,
 )
-from ledgerfold.broker.http.body_limits import limited
 from ledgerfold.broker.http.cluster import cluster_routes
-from ledgerfold.broker.http.guarded import GuardedVerb, guarded
+from ledgerfold.broker.http.guarded import GuardedVerb, guarded, limited
 from ledgerfold.broker.http.listener import (
     CONNECTION_S,
     PARAMETERS_MAX,
@@ -44,9 +46,10 @@ from ledgerfold.broker.http.policies import policy_routes
 from ledgerfold.broker.http.routes import ADMIN, Route, Routes
 from ledgerfold.broker.http.schema_policies import schema_policy_routes
 from ledgerfold.broker.http.schemas import schema_routes
-from ledgerfold.broker.http.scrape import scrape_routes
 from ledgerfold.broker.http.subscriptions import subscription_routes
 from ledgerfold.broker.http.topics import topic_routes
+from ledgerfold.broker.metrics.readings import MetricsReader
+from ledgerfold.broker.metrics.text import parts
 from ledgerfold.broker.security.certificates import Certificates
 from ledgerfold.broker.security.guard import Guard
 from ledgerfold.broker.security.hosts import Hosts
@@ -56,6 +59,8 @@ from ledgerfold.storage.errors import LedgerfoldError, StorageError
 # They are answered whatever else a client asks for.
 _PROBES = (f"{ADMIN}/brokers/health", f"{ADMIN}/brokers/ready")
 _log = logging.getLogger(__name__)
+# Prometheus' text format (prometheus_client.exposition, which takes long to import).
+_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def all_routes(broker: Broker, url: str, pulsar_url: str | None) -> list[Route]:
@@ -181,3 +186,21 @@ async def _body(request: web.BaseRequest) -> Any:
         return parsed
     except (ValueError, RecursionError) as error:
         raise Refusal(400, f"The body is not valid JSON: {error}") from None
+
+
+def scrape_routes(broker: Broker) -> list[Route]:
+    return [("GET", "/metrics", ScrapeVerb(broker).scrape)]
+
+
+class ScrapeVerb:
+    """One scrape at a time: each may hold the values of all topics."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker, self._reader = broker, MetricsReader(broker)
+        self._turn = asyncio.Lock()
+
+    async def scrape(self, request: Request) -> Answer:
+        async with self._turn:
+            readings = await self._reader.read()
+            body = await self._broker.in_thread(lambda: "".join(parts(readings)).encode())
+            return Answer(200, body, _CONTENT_TYPE)

@@ -11,7 +11,7 @@ from typing import Any
 from ledgerfold.broker.common.names import is_non_persistent
 from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, whole_number
 from ledgerfold.broker.http.routes import Route
-from ledgerfold.broker.http.topics import TOPIC, answering, named_topic
+from ledgerfold.broker.http.topics import TOPIC, BrokerVerbs, answering
 from ledgerfold.broker.rpc.admin_subscriptions import SubscriptionHandlers
 from ledgerfold.broker.rpc.subscribe import unsubscribe
 from ledgerfold.broker.topics.broker import Broker
@@ -62,18 +62,18 @@ def start_at(body: Any, *, inclusive: bool = True) -> StartPosition:
     return StartPosition(message_id=MessageId(**numbers), inclusive=inclusive)
 
 
-class SubscriptionVerbs:
+class SubscriptionVerbs(BrokerVerbs):
     def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+        super().__init__(broker)
         self._subscriptions = SubscriptionHandlers(broker)
 
     def _names(self, request: Request) -> dict[str, str]:
         """Returns the topic and the subscription for a gRPC request."""
-        name = named_topic(self._broker, request)
+        name = self._name(request)
         return {"topic": name, "subscription": request.names.get("subscription", "")}
 
     async def list_names(self, request: Request) -> Answer:
-        topic = named_topic(self._broker, request)
+        topic = self._name(request)
         wanted = admin_pb2.ListSubscriptionsRequest(topic=topic)
         response = await self._subscriptions.list_names(wanted)
         return shown(list(response.subscriptions))
@@ -111,7 +111,7 @@ class SubscriptionVerbs:
         await self._reset(request, start)
 
     async def reset_to_id(self, request: Request) -> None:
-        if self._broker.partitions.count(named_topic(self._broker, request)):
+        if self._broker.partitions.count(self._name(request)):
             raise Refusal(405, "Reset-cursor at position is not allowed for partitioned-topic")
         is_excluded = isinstance(request.body, dict) and request.body.get("isExcluded") is True
         await self._reset(request, start_at(request.body, inclusive=not is_excluded))

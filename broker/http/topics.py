@@ -118,14 +118,20 @@ def _check_no_properties(properties: Any) -> None:
         raise Refusal(501, "Properties of topics are not emulated; the topic was not created.")
 
 
-class TopicVerbs:
+class BrokerVerbs:
+    """Verbs about the topics of a broker."""
+
     def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._topics = TopicHandlers(broker)
-        self._compaction = CompactionHandlers(broker)
+        self._broker, self._topics = broker, TopicHandlers(broker)
 
     def _name(self, request: Request) -> str:
         return named_topic(self._broker, request)
+
+
+class TopicVerbs(BrokerVerbs):
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(broker)
+        self._compaction = CompactionHandlers(broker)
 
     async def list_names(self, request: Request) -> Answer:
         check_exists(self._broker, request.namespace)
@@ -220,13 +226,10 @@ class TopicVerbs:
         )
 
 
-class PartitionVerbs:
+class PartitionVerbs(BrokerVerbs):
     def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._topics, self._partitions = TopicHandlers(broker), PartitionedTopicHandlers(broker)
-
-    def _name(self, request: Request) -> str:
-        return named_topic(self._broker, request)
+        super().__init__(broker)
+        self._partitions = PartitionedTopicHandlers(broker)
 
     async def list_names(self, request: Request) -> Answer:
         check_exists(self._broker, request.namespace)

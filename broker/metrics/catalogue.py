@@ -10,7 +10,7 @@ exposes, consistent. (Pulsar declares all of its metrics as gauges; counters are
 from __future__ import annotations
 
 from ledgerfold.broker.metrics.kafka_metrics import kafka_metrics
-from ledgerfold.broker.metrics.metric import COUNTER, GAUGE, HISTOGRAM, TOPIC_LABELS, Metric
+from ledgerfold.broker.metrics.metric import COUNTER, HISTOGRAM, TOPIC_LABELS, Metric
 from ledgerfold.broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
 from ledgerfold.broker.metrics.topic_metrics import TOPIC_METRICS
 
@@ -18,78 +18,58 @@ SYNC_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 
 STRATEGY_INFO = Metric(
     "ledgerfold_compaction_strategy_info",
-    GAUGE,
-    "",
-    (
-        "Always 1; the strategy in force for the next run, for topics whose compaction was ever "
-        "requested. Its settings are not labels."
-    ),
-    (*TOPIC_LABELS, "strategy"),
+    "Always 1; the strategy in force for the next run, for topics whose compaction was ever "
+    "requested. Its settings are not labels.",
+    labels=(*TOPIC_LABELS, "strategy"),
 )
 TOPICS_COUNT = Metric(
     "pulsar_topics_count",
-    GAUGE,
-    "",
     "Loaded topics, which are those used since the start.",
-    ("cluster", "namespace"),
+    labels=("cluster", "namespace"),
 )
-QUEUE_LENGTH = Metric("ledgerfold_compaction_queue_length", GAUGE, "", "Queued compactions.")
-RUNNING = Metric("ledgerfold_compactions_running", GAUGE, "", "Running compactions.")
+QUEUE_LENGTH = Metric("ledgerfold_compaction_queue_length", "Queued compactions.")
+RUNNING = Metric("ledgerfold_compactions_running", "Running compactions.")
 COMPACTOR_STATE = Metric(
     "ledgerfold_compactor_state",
-    GAUGE,
-    "",
-    (
-        "1 for the compactor's current state, 0 for the others: starting, ready, restarting, "
-        "unavailable, disabled."
-    ),
-    ("state",),
+    "1 for the compactor's current state, 0 for the others: starting, ready, restarting, "
+    "unavailable, disabled.",
+    labels=("state",),
 )
 COMPACTOR_RESTARTS = Metric(
-    "ledgerfold_compactor_restarts_total",
-    COUNTER,
-    "",
-    "Restarts of the worker.",
+    "ledgerfold_compactor_restarts_total", "Restarts of the worker.", kind=COUNTER
 )
 # The keys are the attributes of broker/common/outgoing.py that the metrics report.
 OUTGOING_METRICS = {
     "streams": Metric(
-        "ledgerfold_streams", GAUGE, "", "Open streams: producers, consumers, readers, watchers."
+        "ledgerfold_streams", "Open streams: producers, consumers, readers, watchers."
     ),
-    "streams_max": Metric(
-        "ledgerfold_streams_max", GAUGE, "", "Limit of open streams; more are refused."
-    ),
+    "streams_max": Metric("ledgerfold_streams_max", "Limit of open streams; more are refused."),
     "streams_refused": Metric(
-        "ledgerfold_streams_refused_total", COUNTER, "", "Streams refused at the limit."
+        "ledgerfold_streams_refused_total", "Streams refused at the limit.", kind=COUNTER
     ),
     "streams_ended": Metric(
         "ledgerfold_streams_ended_total",
-        COUNTER,
-        "",
         "Streams ended because others needed the room and their client read nothing.",
+        kind=COUNTER,
     ),
     "unsent_bytes": Metric(
         "ledgerfold_unsent_bytes",
-        GAUGE,
-        "bytes",
         "Size of entries read for streams and not sent yet.",
+        unit="bytes",
     ),
     "bytes_max": Metric(
         "ledgerfold_unsent_max_bytes",
-        GAUGE,
-        "bytes",
         "Limit of unsent bytes, above which streams stop reading.",
+        unit="bytes",
     ),
 }
 SYNC_SECONDS = Metric(
     "ledgerfold_fsync_seconds",
-    HISTOGRAM,
-    "seconds",
     "Duration of syncs of raw ledgers, without the queueing time that producers also wait for.",
+    unit="seconds",
+    kind=HISTOGRAM,
 )
-BUILD_INFO = Metric(
-    "ledgerfold_build_info", GAUGE, "", "Always 1; the broker's version.", ("version",)
-)
+BUILD_INFO = Metric("ledgerfold_build_info", "Always 1; the broker's version.", labels=("version",))
 BROKER_METRICS = (
     TOPICS_COUNT,
     QUEUE_LENGTH,

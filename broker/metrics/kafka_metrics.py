@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ledgerfold.broker.metrics.metric import COUNTER, GAUGE, TOPIC_LABELS, Metric, Stats
+from ledgerfold.broker.metrics.metric import COUNTER, TOPIC_LABELS, Metric, Stats
 
 
 def prometheus_name(object_name: str) -> str:
@@ -40,7 +40,7 @@ class LogMetric:
 
 
 def _log(name: str, unit: str, help: str, read: Callable[[Stats], float]) -> LogMetric:
-    return LogMetric(Metric(f"kafka_log_log_{name}", GAUGE, unit, help, TOPIC_LABELS), read)
+    return LogMetric(Metric(f"kafka_log_log_{name}", help, unit=unit, labels=TOPIC_LABELS), read)
 
 
 LOG_METRICS = (
@@ -59,7 +59,7 @@ _SERVER = "kafka.server:type=BrokerTopicMetrics,name="
 _CLEANER, _MANAGER = "kafka.log:type=LogCleaner,name=", "kafka.log:type=LogCleanerManager,name="
 # The keys are Kafka's object names.
 CLEANER_METRICS = {
-    name: Metric(prometheus_name(name), GAUGE, unit, help)
+    name: Metric(prometheus_name(name), help, unit=unit)
     for name, unit, help in (
         (
             f"{_CLEANER}cleaner-recopy-percent",
@@ -99,9 +99,8 @@ CLEANER_METRICS = {
 # A meter in Kafka; its count is exposed.
 CLEANER_METRICS[f"{_SERVER}NoKeyCompactedTopicRecordsPerSec"] = Metric(
     "kafka_server_brokertopicmetrics_nokeycompactedtopicrecords_total",
-    COUNTER,
-    "",
     "Records without a key refused by compacted Kafka topics.",
+    kind=COUNTER,
 )
 
 

@@ -20,7 +20,7 @@ class Metric:
     """The description of a metric. `help`: its meaning in a sentence or two."""
 
     name: str
-    kind: str
-    unit: str
     help: str
+    unit: str = ""
+    kind: str = GAUGE
     labels: tuple[str, ...] = ()

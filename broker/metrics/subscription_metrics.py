@@ -16,74 +16,66 @@ class SubscriptionMetric:
     read: Callable[[Stats], float]
 
 
-def _subscription(name: str, kind: str, unit: str, help: str, field: str) -> SubscriptionMetric:
+def _subscription(
+    name: str, help: str, field: str, unit: str = "", kind: str = GAUGE
+) -> SubscriptionMetric:
     """Declares a metric read from the stats field `field`; 0 if that is missing."""
-    metric = Metric(name, kind, unit, help, SUBSCRIPTION_LABELS)
+    metric = Metric(name, help, unit, kind, SUBSCRIPTION_LABELS)
     return SubscriptionMetric(metric, lambda stats: stats.get(field, 0))
 
 
 SUBSCRIPTION_METRICS = (
     _subscription(
-        "pulsar_subscription_back_log",
-        GAUGE,
-        "entries",
-        "Unacknowledged raw entries.",
-        "msgBacklog",
+        "pulsar_subscription_back_log", "Unacknowledged raw entries.", "msgBacklog", "entries"
     ),
     _subscription(
         "pulsar_subscription_back_log_no_delayed",
-        GAUGE,
-        "entries",
         "The same without those that are delayed.",
         "msgBacklogNoDelayed",
+        "entries",
     ),
     _subscription(
         "pulsar_subscription_unacked_messages",
-        GAUGE,
-        "messages",
         "Delivered and not acknowledged, for Shared and Key_Shared subscriptions.",
         "unackedMessages",
+        "messages",
     ),
     _subscription(
         "pulsar_out_messages_total",
-        COUNTER,
-        "messages",
         "Delivered since the topic was loaded.",
         "msgOutCounter",
+        "messages",
+        kind=COUNTER,
     ),
     _subscription(
         "pulsar_out_bytes_total",
-        COUNTER,
-        "bytes",
         "Delivered since the topic was loaded.",
         "bytesOutCounter",
+        "bytes",
+        kind=COUNTER,
     ),
     _subscription(
         "pulsar_subscription_last_acked_timestamp",
-        GAUGE,
-        "milliseconds since the epoch",
         "Time of the last acknowledgement; 0 if there was none.",
         "lastAckedTimestamp",
+        "milliseconds since the epoch",
     ),
     _subscription(
         "pulsar_subscription_last_consumed_timestamp",
-        GAUGE,
-        "milliseconds since the epoch",
         "Time of the last delivery; 0 if there was none.",
         "lastConsumedTimestamp",
+        "milliseconds since the epoch",
     ),
     _subscription(
         "pulsar_subscription_last_expire_timestamp",
-        GAUGE,
-        "milliseconds since the epoch",
         "Time of the last expiry check; 0 if there was none.",
         "lastExpireTimestamp",
+        "milliseconds since the epoch",
     ),
     _subscription(
         "pulsar_subscription_total_msg_expired",
-        GAUGE,
-        "entries",
         "Expired since the topic was loaded.",
         "totalMsgExpired",
+        "entries",
     ),
 )

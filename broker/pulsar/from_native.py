@@ -18,13 +18,13 @@ from ledgerfold.storage.decoded import DecodedBatch
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, EntryHeader
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.served_entry import read_served_header
+from ledgerfold.storage.varints import varint
 from ledgerfold.v1.pulsar_pb2 import KeyValue, MessageMetadata, SingleMessageMetadata
 
 # In the metadata of one message: the tags of partition_key, payload_size and sequence_id.
 _KEY_TAG, _PAYLOAD_SIZE_TAG, _SEQUENCE_ID_TAG = b"\x12", b"\x18", b"\x40"
 _PLACEHOLDER_METADATA = SingleMessageMetadata(payload_size=0, compacted_out=True)
 _PLACEHOLDER = b"\x00\x00\x00\x04" + _PLACEHOLDER_METADATA.SerializeToString()
-_VARINTS = [bytes((value,)) for value in range(0x80)]
 
 
 class PulsarEntry(NamedTuple):
@@ -142,11 +142,11 @@ def _single_metadata(batch: DecodedBatch, row: int, value: bytes) -> bytes:
         key = batch.key(row)
         encoded = b"".join(
             (
-                b"" if key is None else _KEY_TAG + _varint(len(key)) + key,
+                b"" if key is None else _KEY_TAG + varint(len(key)) + key,
                 _PAYLOAD_SIZE_TAG,
-                _varint(len(value)),
+                varint(len(value)),
                 _SEQUENCE_ID_TAG,
-                _varint(sequence_id),
+                varint(sequence_id),
             )
         )
     else:
@@ -165,17 +165,6 @@ def _is_simple(batch: DecodedBatch, row: int) -> bool:
         or batch.ordering_key(row)
         or batch.properties(row)
     )
-
-
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return _VARINTS[value]
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
 
 
 def words_of(bits: int, size: int) -> list[int]:

@@ -18,16 +18,13 @@ from ledgerfold.broker.common.given_names import check_namespace
 from ledgerfold.broker.common.names import parse_namespace, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
-from ledgerfold.broker.rpc.admin_faults import FaultHandlers
-from ledgerfold.broker.rpc.admin_messages import MessageHandlers
-from ledgerfold.broker.rpc.admin_namespaces import NamespaceHandlers
+from ledgerfold.broker.rpc.admin_namespaces import NamespaceHandlers, PermissionHandlers
 from ledgerfold.broker.rpc.admin_partitions import PartitionedTopicHandlers
-from ledgerfold.broker.rpc.admin_permissions import PermissionHandlers
 from ledgerfold.broker.rpc.admin_schemas import SchemaHandlers
-from ledgerfold.broker.rpc.admin_state import StateHandlers
+from ledgerfold.broker.rpc.admin_state import FaultHandlers, StateHandlers
 from ledgerfold.broker.rpc.admin_subscriptions import SubscriptionHandlers
-from ledgerfold.broker.rpc.admin_topics import TopicHandlers
-from ledgerfold.broker.rpc.handlers import Handler, calls_of
+from ledgerfold.broker.rpc.admin_topics import MessageHandlers, TopicHandlers
+from ledgerfold.broker.rpc.handlers import Handler, Handlers, calls_of
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.v1 import admin_pb2
@@ -88,11 +85,8 @@ def broker_info(broker: Broker) -> admin_pb2.GetBrokerInfoResponse:
     )
 
 
-class ClockHandlers:
+class ClockHandlers(Handlers):
     """The calls that read and move the broker's clock (broker/common/clock.py)."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
 
     async def get(self, request: admin_pb2.GetClockRequest) -> admin_pb2.GetClockResponse:
         return admin_pb2.GetClockResponse(
@@ -113,16 +107,16 @@ class ClockHandlers:
         return admin_pb2.MoveClockResponse(now_ms=clock.now_ms())
 
 
-class PolicyHandlers:
+class PolicyHandlers(Handlers):
     """The calls that read and set policies (broker/topics/policy_store.py)."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._policies = broker.policies
 
     async def get(self, request: admin_pb2.GetPoliciesRequest) -> admin_pb2.GetPoliciesResponse:
         kind, name = _scope(request.scope)
-        of = self._policies.of_topic if kind == "topic" else self._policies.of_namespace
+        of = (
+            self._broker.policies.of_topic
+            if kind == "topic"
+            else self._broker.policies.of_namespace
+        )
         return admin_pb2.GetPoliciesResponse(policies=of(name, applied=request.applied))
 
     @runs_to_completion
@@ -131,12 +125,12 @@ class PolicyHandlers:
         if kind == "namespace" and self._broker.metadata.namespace(name) is None:
             check_namespace(name)
         if kind == "topic" and self._broker.partitions.count(name):
-            await self._policies.update_partitioned_topic(name, request.set, request.remove)
+            await self._broker.policies.update_partitioned_topic(name, request.set, request.remove)
         elif kind == "topic":
             topic = await self._broker.topic(name, create=False)
-            await self._policies.update_topic(topic, request.set, request.remove)
+            await self._broker.policies.update_topic(topic, request.set, request.remove)
         else:
-            await self._policies.update_namespace(name, request.set, request.remove)
+            await self._broker.policies.update_namespace(name, request.set, request.remove)
 
 
 def _scope(scope: admin_pb2.PolicyScope) -> tuple[str, str]:

@@ -11,17 +11,14 @@ from ledgerfold.broker.common.names import full_topic, parse_namespace
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.admin_topics import stats_of
 from ledgerfold.broker.rpc.existing import recorded_name
+from ledgerfold.broker.rpc.handlers import Handlers
 from ledgerfold.broker.stats.partitioned import partitioned_stats
-from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.freeing import retry_with_reserve
 from ledgerfold.storage.errors import TopicNotFound
 from ledgerfold.v1 import admin_pb2
 
 
-class PartitionedTopicHandlers:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
+class PartitionedTopicHandlers(Handlers):
     @runs_to_completion
     async def create(self, request: admin_pb2.CreatePartitionedTopicRequest) -> None:
         name = full_topic(request.topic)

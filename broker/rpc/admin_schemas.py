@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.existing import recorded_name
-from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.rpc.handlers import Handlers
 from ledgerfold.storage.errors import IncompatibleSchema
 from ledgerfold.v1 import admin_pb2
 
 
-class SchemaHandlers:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
+class SchemaHandlers(Handlers):
     def _name(self, topic: str) -> str:
         return recorded_name(self._broker, topic)
 

@@ -12,13 +12,13 @@ from ledgerfold.broker.common.names import COMPACTION_CURSOR, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.compaction import cursor_operations as compaction_cursor
 from ledgerfold.broker.rpc.existing import existing_names
+from ledgerfold.broker.rpc.handlers import Handlers
 from ledgerfold.broker.subscriptions import cursor_operations as cursor_operations
 from ledgerfold.broker.subscriptions.lifecycle import (
     create_subscription,
     existing_subscription,
     seek_subscription,
 )
-from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.non_persistent_topic import NonPersistentTopic
 from ledgerfold.broker.topics.partitions import on_each
 from ledgerfold.broker.topics.topic import Topic
@@ -32,10 +32,7 @@ from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.data_pb2 import StartPosition
 
 
-class SubscriptionHandlers:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
+class SubscriptionHandlers(Handlers):
     @runs_to_completion
     async def create(self, request: admin_pb2.CreateSubscriptionRequest) -> None:
         name = request.subscription

@@ -13,6 +13,7 @@ from typing import Any
 from ledgerfold.broker.common.names import full_topic, parse_namespace, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.existing import existing_names, recorded_name, stored_topics
+from ledgerfold.broker.rpc.handlers import Handlers
 from ledgerfold.broker.stats.damage import add_damage
 from ledgerfold.broker.stats.kafka import kafka_internal_stats, kafka_stats
 from ledgerfold.broker.stats.non_persistent import (
@@ -26,6 +27,7 @@ from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.non_persistent_topic import NonPersistentTopic
 from ledgerfold.broker.topics.operations import terminate_topic, truncate_topic
 from ledgerfold.broker.topics.partitions import on_each
+from ledgerfold.broker.topics.single_entries import entry_by_id, examined_entry, peeked_entries
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import NotAllowed
 from ledgerfold.storage.partition_names import partition_index
@@ -33,10 +35,7 @@ from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.records_pb2 import MessageId
 
 
-class TopicHandlers:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
+class TopicHandlers(Handlers):
     @runs_to_completion
     async def create(self, request: admin_pb2.CreateTopicRequest) -> None:
         kafka = dict(request.kafka.values) if request.HasField("kafka") else None
@@ -150,3 +149,29 @@ def _entry_id(topic: str, position: Position) -> MessageId:
         batch_index=-1,
         partition=partition_index(topic),
     )
+
+
+class MessageHandlers(Handlers):
+    async def peek(self, request: admin_pb2.PeekMessagesRequest) -> admin_pb2.PeekMessagesResponse:
+        name, place = recorded_name(self._broker, request.topic), request.position
+        found = await peeked_entries(
+            self._broker, name, request.subscription, place, request.messages
+        )
+        return admin_pb2.PeekMessagesResponse(entries=[bytes(each.data) for each in found])
+
+    async def examine(
+        self, request: admin_pb2.ExamineMessagesRequest
+    ) -> admin_pb2.ExamineMessagesResponse:
+        name, place = recorded_name(self._broker, request.topic), request.position
+        found = await examined_entry(self._broker, name, place, from_earliest=request.from_earliest)
+        return admin_pb2.ExamineMessagesResponse(entry=bytes(found.data))
+
+    async def by_id(
+        self, request: admin_pb2.GetMessageByIdRequest
+    ) -> admin_pb2.GetMessageByIdResponse:
+        name, at = (
+            recorded_name(self._broker, request.topic),
+            Position(request.ledger_id, request.entry_id),
+        )
+        found = await entry_by_id(self._broker, name, at)
+        return admin_pb2.GetMessageByIdResponse(entry=bytes(found.data))

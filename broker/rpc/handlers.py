@@ -23,6 +23,7 @@ from ledgerfold.broker.common.request_rates import RequestRates, host_of
 from ledgerfold.broker.rpc.guarded import GuardedMethod
 from ledgerfold.broker.rpc.stream import address_of
 from ledgerfold.broker.security.guard import Guard
+from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.wire.frames import FRAME_BYTES_MAX
 from ledgerfold.rpc_errors import abort_on_error
 from ledgerfold.rpc_texts import cut_texts, take_request
@@ -36,6 +37,13 @@ _CALLS = {
     for service in contract.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 }
+
+
+class Handlers:
+    """The handlers of the calls about one subject."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
 
 
 def calls_of(*served: object) -> dict[str, Handler]:

@@ -10,7 +10,7 @@ from ledgerfold.broker.kafka.log.aborted import take_over
 from ledgerfold.broker.kafka.log.appended import Appended, TakenOver
 from ledgerfold.broker.kafka.log.begin_segment import begin_segment
 from ledgerfold.broker.kafka.producers.producer import Origin
-from ledgerfold.broker.rpc.handlers import Handler, calls_of
+from ledgerfold.broker.rpc.handlers import Handler, Handlers, calls_of
 from ledgerfold.broker.rpc.kafka_cleaner import CleanerHandlers
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_topic import PAGE_BYTES, KafkaTopic
@@ -33,10 +33,7 @@ def kafka_calls(broker: Broker) -> dict[str, Handler]:
     return calls_of(KafkaHandlers(broker), CleanerHandlers(broker))
 
 
-class KafkaHandlers:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
+class KafkaHandlers(Handlers):
     async def _topic(self, name: str, *, to_write: bool = False) -> KafkaTopic:
         return await self._broker.kafka_topic(persistent_topic(name), to_write=to_write)
 

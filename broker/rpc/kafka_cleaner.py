@@ -12,7 +12,7 @@ from ledgerfold.broker.kafka.config.broker_settings import BROKER_SETTINGS
 from ledgerfold.broker.kafka.config.settings import Setting, Value, text_of
 from ledgerfold.broker.kafka.config.topic_settings import TOPIC_SETTINGS
 from ledgerfold.broker.kafka.partition import Partition
-from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.rpc.handlers import Handlers
 from ledgerfold.broker.topics.kafka_pauses import pause_cleaning, resume_cleaning
 from ledgerfold.broker.topics.kafka_settings import (
     change_broker_config,
@@ -27,10 +27,7 @@ from ledgerfold.v1 import kafka_pb2
 _NO_CHECKPOINT = -1
 
 
-class CleanerHandlers:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
+class CleanerHandlers(Handlers):
     async def _topic(self, name: str) -> KafkaTopic:
         return await self._broker.kafka_topic(persistent_topic(name))
 

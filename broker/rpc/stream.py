@@ -12,14 +12,21 @@ delivers. The stream ends, and both tasks with it, when
 * the client disconnects: gRPC cancels the handler;
 * the client does not read, and others need the room (broker/common/outgoing.py): delivery, which
   waits for it, is abandoned; if the client does not read the error either, its connection is shut
-  down.
+  down: the error is queued after earlier responses, all of which gRPC keeps until the client reads,
+  and gRPC's Python server cannot withdraw a write. The client's other streams end too, and
+  reconnect if it is alive.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
+import socket
+import stat
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, cast
 from urllib.parse import unquote
 
@@ -28,7 +35,6 @@ from google.protobuf.message import DecodeError
 
 from ledgerfold.broker.common.outgoing import Share
 from ledgerfold.broker.common.traffic import Peer
-from ledgerfold.broker.rpc.severing import sever
 from ledgerfold.rpc_errors import abort_with
 from ledgerfold.rpc_texts import take_request
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
@@ -38,6 +44,9 @@ Context = grpc.aio.ServicerContext[Any, Any]
 EOF = cast(Any, grpc.aio).EOF
 # The time for a stalled client to read the error.
 _ERROR_S = 1.0
+# Linux, and elsewhere.
+_DESCRIPTORS = (Path("/proc/self/fd"), Path("/dev/fd"))
+_log = logging.getLogger(__name__)
 
 
 class Receiver(Protocol):
@@ -165,3 +174,51 @@ def address_of(context: Context) -> str:
     GRPC formats addresses like "ipv4:127.0.0.1:45414" or "ipv6:%5B::1%5D:99".
     """
     return unquote(context.peer().partition(":")[2])
+
+
+def sever(peer: str) -> bool:
+    """Shuts down the connection of gRPC's peer ("ipv4:127.0.0.1:45414").
+
+    Returns whether it was found.
+    Scans all open files: to be run on a thread.
+    """
+    address = _socket_address(peer)
+    folder = next((each for each in _DESCRIPTORS if each.is_dir()), None)
+    if address is None or folder is None:
+        return False
+    _log.warning("The connection of %s is shut down: it reads nothing", peer)
+    shut_down = [_shut_down(int(each), address) for each in os.listdir(folder)]
+    return any(shut_down)
+
+
+def _socket_address(peer: str) -> tuple[str, int] | None:
+    kind, _, rest = peer.partition(":")
+    host, _, port = unquote(rest).rpartition(":")
+    if kind not in ("ipv4", "ipv6") or not port.isdecimal():
+        return None
+    return host.strip("[]"), int(port)
+
+
+def _shut_down(descriptor: int, address: tuple[str, int]) -> bool:
+    """Shuts down the descriptor if it is a connection to `address`.
+
+    It works on a duplicate, because the number may be reused meanwhile.
+    """
+    try:
+        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            return False
+        with socket.socket(fileno=os.dup(descriptor)) as opened:
+            if _plain(opened.getpeername()[:2]) != address:
+                return False
+            opened.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        # Closed meanwhile, or not connected.
+        return False
+    return True
+
+
+def _plain(name: object) -> object:
+    """Strips ::ffff: of an IPv4 client on a dual-stack socket, which gRPC does not show."""
+    if isinstance(name, tuple) and str(name[0]).startswith("::ffff:"):
+        return name[0].removeprefix("::ffff:"), name[1]
+    return name

@@ -22,6 +22,7 @@ from functools import lru_cache
 
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Buffer
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.varints import varint
 
 # The size limit of a message in either direction. Any entry fits, with its metadata.
 FRAME_BYTES_MAX = ENTRY_BYTES_MAX + 1024 * 1024
@@ -34,18 +35,9 @@ _ENTRY_TAG = 1 << 3 | _LENGTH_DELIMITED  # Delivery.entry
 _REDELIVERY_TAG = 2 << 3  # Delivery.redelivery_count, a varint
 
 
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
 @lru_cache(4096)
 def _entry_head(size_bytes: int) -> bytes:
-    return b"%c%b" % (_BULK_TAG, _varint(size_bytes))
+    return b"%c%b" % (_BULK_TAG, varint(size_bytes))
 
 
 def encode_entries(entries: Iterable[Buffer]) -> bytes:
@@ -63,10 +55,10 @@ def encode_deliveries(
     parts: list[Buffer] = []
     size_bytes = 0
     for entry, redelivery_count in deliveries:
-        head = b"%c%b" % (_ENTRY_TAG, _varint(len(entry)))
-        tail = b"%c%b" % (_REDELIVERY_TAG, _varint(redelivery_count)) if redelivery_count else b""
+        head = b"%c%b" % (_ENTRY_TAG, varint(len(entry)))
+        tail = b"%c%b" % (_REDELIVERY_TAG, varint(redelivery_count)) if redelivery_count else b""
         size = len(head) + len(entry) + len(tail)
-        head = b"%c%b%b" % (_BULK_TAG, _varint(size), head)
+        head = b"%c%b%b" % (_BULK_TAG, varint(size), head)
         size = len(head) + len(entry) + len(tail)
         if parts and size_bytes + size > bytes_max:
             yield b"".join(parts)

@@ -15,7 +15,7 @@ import numpy as np
 from ledgerfold.compactor.job.key_index import EntryPlaces, KeyIndex
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.segment_map import SegmentMap
-from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.compactor.positions import Booleans, Integers, ranges
 from ledgerfold.storage.deletion_vector import DeadRows, DeletionVector
 from ledgerfold.storage.entry import (
     ENTRY_BYTES_MAX,
@@ -33,7 +33,7 @@ def dead_rows(vector: DeletionVector | None) -> Integers:
         return np.empty(0, np.int64)
     firsts, counts = _column(vector.first_rows), _column(vector.counts)
     is_whole = counts == _column(vector.dead_counts)
-    parts = [_ranges(firsts[is_whole], counts[is_whole])]
+    parts = [ranges(firsts[is_whole], counts[is_whole])]
     parts += [
         np.array(vector.dead_rows(index), np.int64) + vector.first_rows[index]
         for index in np.flatnonzero(~is_whole).tolist()
@@ -43,13 +43,6 @@ def dead_rows(vector: DeletionVector | None) -> Integers:
 
 def _column(column: object) -> Integers:
     return np.asarray(column).astype(np.int64)
-
-
-def _ranges(starts: Integers, counts: Integers) -> Integers:
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    found: Integers = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - counts), counts)
-    return found
 
 
 class Vectored(NamedTuple):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ledgerfold.compactor.job.key_columns import KeyColumns, Place
 from ledgerfold.compactor.job.key_sections import is_opaque, key_columns
 from ledgerfold.compactor.key_hash import Hashes, hashes_of
-from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.compactor.positions import Booleans, Integers, ranges
 from ledgerfold.storage.entry import EntryHeader, crc32c
 from ledgerfold.storage.errors import (
     Corruption,
@@ -220,7 +220,7 @@ class KeyIndex:
             is_found = (low[queries] <= near) & (near <= high[queries])
             queries, at = queries[is_found], at[is_found]
             counts = np.searchsorted(values, high[queries], "right") - at
-            rows = (values[_ranges(at, counts)] & mask).astype(np.int64)
+            rows = (values[ranges(at, counts)] & mask).astype(np.int64)
             found.append(Candidates(queries.repeat(counts), rows))
         return Candidates(*map(np.concatenate, zip(*found, strict=True)))
 
@@ -250,14 +250,6 @@ def _neighbours(blocks: NDArray[np.intp]) -> Iterator[range]:
         for at in range(0, len(run), READ_BLOCKS):
             some = run[at : at + READ_BLOCKS]
             yield range(int(some[0]), int(some[-1]) + 1)
-
-
-def _ranges(starts: NDArray[np.intp], counts: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Returns start, start + 1, ... of each range, `counts` each, one after the other."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    found: NDArray[np.intp] = np.arange(total) + np.repeat(starts - (ends - counts), counts)
-    return found
 
 
 def complement(count: int, rows: Integers) -> Integers:

@@ -16,20 +16,19 @@ from __future__ import annotations
 import numpy as np
 
 from ledgerfold.compactor.job.pulsar_scan import Scanned, scan_batch
-from ledgerfold.compactor.job.rebuild import RawEntry
+from ledgerfold.compactor.job.rebuild import RawEntry, fitting
 from ledgerfold.compactor.positions import Integers
-from ledgerfold.storage.compression import compress_tightly
 from ledgerfold.storage.entry import (
     ENTRY_BYTES_MAX,
     FLAG_PLAIN,
-    Compression,
     EntryHeader,
     rebuild_header,
 )
-from ledgerfold.storage.errors import EntryTooLarge, InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.pulsar import metadata as fields_of
-from ledgerfold.storage.pulsar.metadata import is_sealed, parse_metadata, replaced, varint
-from ledgerfold.storage.pulsar.payload import PLACEHOLDER, compressed, decompressed, single_at
+from ledgerfold.storage.pulsar.metadata import is_sealed, parse_metadata, replaced
+from ledgerfold.storage.pulsar.payload import PLACEHOLDER, decompressed, single_at
+from ledgerfold.storage.varints import varint
 from ledgerfold.v1.pulsar_pb2 import MessageMetadata
 
 _Fields = dict[int, int | bytes | list[bytes] | None]
@@ -136,25 +135,10 @@ def _built(
     key_section = replaced(section, fields | {fields_of.UNCOMPRESSED_SIZE: len(content)})
     # The metadata may get a compression field.
     room_bytes = ENTRY_BYTES_MAX - header_bytes - len(key_section) - 2
-    compression, value_section = _compressed(header, content, room_bytes)
-    if len(value_section) > room_bytes:
-        size_bytes = ENTRY_BYTES_MAX - room_bytes + len(value_section)
-        raise EntryTooLarge(path, str(header.position), size_bytes, ENTRY_BYTES_MAX)
+    compression, value_section = fitting(header, content, room_bytes, path, is_sized=False)
     if compression != header.compression:
         key_section = replaced(key_section, {fields_of.COMPRESSION: compression})
     header = header._replace(compression=compression)
     return RawEntry(
         rebuild_header(header, key_section, value_section, rows), key_section, value_section
     )
-
-
-def _compressed(header: EntryHeader, content: bytes, room_bytes: int) -> tuple[int, bytes]:
-    """Returns a payload and its compression: the original one, or else the smallest."""
-    if not content:
-        return Compression.NONE, content
-    kinds = [(header.compression, compressed(header.compression, content))]
-    if len(kinds[0][1]) > min(header.value_bytes, room_bytes):
-        kinds.append((Compression.NONE, content))
-        if min(len(payload) for _, payload in kinds) > room_bytes:
-            kinds.append((Compression.ZSTD, compress_tightly(content)[4:]))
-    return min(kinds, key=lambda kind: len(kind[1]))

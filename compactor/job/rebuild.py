@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledgerfold.compactor.positions import Integers
-from ledgerfold.storage.compression import compress, compress_tightly
+from ledgerfold.storage.compression import SIZE_BYTES, compress, compress_tightly
 from ledgerfold.storage.entry import (
     ENTRY_BYTES_MAX,
     FLAG_PLAIN,
@@ -82,23 +82,33 @@ def keep_rows(
     key_section = keys.SerializeToString()
     header_bytes = header.size_bytes - header.key_bytes - header.value_bytes
     room_bytes = ENTRY_BYTES_MAX - header_bytes - len(key_section)
-    compression, value_section = _compressed(header, values.SerializeToString(), room_bytes)
-    if len(value_section) > room_bytes:
-        size_bytes = ENTRY_BYTES_MAX - room_bytes + len(value_section)
-        raise EntryTooLarge(path, str(header.position), size_bytes, ENTRY_BYTES_MAX)
+    compression, value_section = fitting(header, values.SerializeToString(), room_bytes, path)
     header = header._replace(compression=compression)
     rebuilt = rebuild_header(header, key_section, value_section, len(rows))
     return RawEntry(rebuilt, key_section, value_section)
 
 
-def _compressed(header: EntryHeader, values: bytes, room_bytes: int) -> tuple[int, bytes]:
-    """Returns a value section and its compression: the original one, or else the smallest."""
-    kinds = [(header.compression, compress(header.compression, values))]
+def fitting(
+    header: EntryHeader, content: bytes, room_bytes: int, path: str, *, is_sized: bool = True
+) -> tuple[int, bytes]:
+    """Returns the compression and the bytes of a value section: the original compression, or else
+    the smallest.
+
+    `is_sized`: compressed bytes begin with the size of `content`; else empty content stays empty.
+    Raises EntryTooLarge.
+    """
+    prefix_bytes = 0 if is_sized else SIZE_BYTES
+    first = header.compression if is_sized or content else Compression.NONE
+    kinds = [(first, compress(first, content)[prefix_bytes if first else 0 :])]
     if len(kinds[0][1]) > min(header.value_bytes, room_bytes):
-        kinds.append((Compression.NONE, values))
+        kinds.append((Compression.NONE, content))
         if min(len(section) for _, section in kinds) > room_bytes:
-            kinds.append((Compression.ZSTD, compress_tightly(values)))
-    return min(kinds, key=lambda kind: len(kind[1]))
+            kinds.append((Compression.ZSTD, compress_tightly(content)[prefix_bytes:]))
+    compression, section = min(kinds, key=lambda kind: len(kind[1]))
+    if len(section) > room_bytes:
+        size_bytes = ENTRY_BYTES_MAX - room_bytes + len(section)
+        raise EntryTooLarge(path, str(header.position), size_bytes, ENTRY_BYTES_MAX)
+    return compression, section
 
 
 def _keep_keys(keys: NativeKeys, kept: _Rows) -> None:

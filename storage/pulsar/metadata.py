@@ -18,8 +18,9 @@ from itertools import pairwise
 
 from google.protobuf.message import DecodeError
 
-from ledgerfold.storage.entry import Buffer, EntryHeader
+from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.varints import varint
 from ledgerfold.v1.pulsar_pb2 import MessageMetadata
 
 # Numbers of fields.
@@ -48,11 +49,6 @@ def is_sealed(metadata: MessageMetadata) -> bool:
     the key.
     """
     return bool(metadata.encryption_keys) and is_batch(metadata)
-
-
-def needs_payload(header: EntryHeader) -> bool:
-    """Returns whether the keys of an entry of this codec are only in the payload."""
-    return not header.is_plain
 
 
 def indexes_of(metadata: MessageMetadata, rows: int) -> list[int] | range:
@@ -126,18 +122,3 @@ def _varint_at(section: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
     raise InvalidRequest("A number in metadata is cut off.")
-
-
-def varint(value: int) -> bytes:
-    """Encodes a number of at most 64 bits.
-
-    >>> varint(300).hex(), len(varint(-1))
-    ('ac02', 10)
-    """
-    value &= 0xFFFF_FFFF_FFFF_FFFF
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)

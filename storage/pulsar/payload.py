@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from ledgerfold.storage.compression import compress, decompress
+from ledgerfold.storage.compression import decompress
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1.pulsar_pb2 import MessageMetadata, SingleMessageMetadata
@@ -62,10 +62,6 @@ def opened(metadata: MessageMetadata, payload: Buffer) -> bytes:
         return decompressed(metadata, payload)
     except InvalidRequest:
         return bytes(payload)
-
-
-def compressed(compression: int, payload: bytes) -> bytes:
-    return compress(compression, payload)[4:] if compression else payload
 
 
 def single_at(payload: bytes, start: int) -> tuple[SingleMessageMetadata, int]:

@@ -177,8 +177,8 @@ def write_checkpoints(folder: Path, log: DescribeLogResponse) -> None:
         checkpoint_text,
     )
     from ledgerfold.storage.files import replace_file
-    from ledgerfold.storage.folder_lock import locked_folder
     from ledgerfold.storage.kafka.folder import partition_of
+    from ledgerfold.storage.lock import locked_folder
 
     partition = TopicPartition(*partition_of(folder))
     first = log.segments[0].base_offset

@@ -21,12 +21,11 @@ import grpc
 from ledgerfold.broker.client.administration.admin_policies import PolicyCalls
 from ledgerfold.broker.client.administration.analysis_calls import AnalysisCalls
 from ledgerfold.broker.client.administration.channel import AdminChannel
-from ledgerfold.broker.client.administration.fault_calls import FaultCalls
 from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
 from ledgerfold.broker.client.administration.message_calls import MessageCalls
 from ledgerfold.broker.client.administration.namespace_calls import NamespaceCalls, PermissionCalls
 from ledgerfold.broker.client.administration.schema_calls import SchemaCalls
-from ledgerfold.broker.client.administration.state_calls import StateCalls
+from ledgerfold.broker.client.administration.state_calls import FaultCalls, StateCalls
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.streams.credentials import credentials_of

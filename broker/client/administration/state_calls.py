@@ -1,12 +1,18 @@
-"""The calls of Admin about the whole state of a broker (broker/client/administration/admin.py).
+"""The calls of Admin for tests (broker/client/administration/admin.py): about the whole state of a
+broker, and about faults on purpose.
 
-They need a broker that allows them: `serve --allow-reset`, or `--test-clock`.
+They need a broker that allows them: `serve --allow-reset` or `--test-clock`; `--allow-faults`.
 """
 
 from __future__ import annotations
 
 from ledgerfold.broker.client.administration.channel import Calls
+from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import admin_pb2, records_pb2
+from ledgerfold.v1.admin_pb2 import CompactionPhase, Fault, FaultKind, FaultOperation
+
+_Enum = type[FaultKind] | type[FaultOperation] | type[CompactionPhase]
+_KIND, _OPERATION, _PHASE = "FAULT_KIND_", "FAULT_OPERATION_", "COMPACTION_PHASE_"
 
 
 class StateCalls(Calls):
@@ -46,3 +52,95 @@ class StateCalls(Calls):
     def delete_snapshot(self, name: str) -> None:
         """Deletes a snapshot. Raises NotAllowed, SnapshotNotFound."""
         self._call(admin_pb2.DeleteSnapshotRequest(name=name))
+
+
+def fault_words(fault: Fault) -> tuple[str, str, str]:
+    """Returns a rule's kind, operation and phase as words; "" for one that it does not have.
+
+    >>> fault_words(Fault(kind="FAULT_KIND_FAIL_COMPACTION", phase="COMPACTION_PHASE_TWO"))
+    ('fail-compaction', '', 'two')
+    """
+    return (
+        _word(FaultKind.Name(fault.kind), _KIND),
+        _word(FaultOperation.Name(fault.operation), _OPERATION),
+        _word(CompactionPhase.Name(fault.phase), _PHASE),
+    )
+
+
+class FaultCalls(Calls):
+    """The calls about rules by which the broker fails on purpose. All raise NotAllowed unless it
+    allows them.
+    """
+
+    def add_fault(
+        self,
+        kind: str,
+        operation: str = "",
+        *,
+        topic: str = "",
+        namespace: str = "",
+        producer: str = "",
+        subscription: str = "",
+        consumer: str = "",
+        error: str = "",
+        delay_ms: int = 0,
+        keeps_connection: bool = False,
+        phase: str = "",
+        next: int = 0,
+        every: int = 0,
+    ) -> Fault:
+        """Adds a rule, and returns it with its id. docs/TESTING.md describes the kinds.
+
+        `kind`: "fail", "disconnect", "delay", "lose-receipt", "disk-full" or "fail-compaction".
+        `operation`: "create-producer", "publish", "subscribe", "read" or "lookup". `error`: the
+        name of a class of `ledgerfold.errors`. `phase`: "one", "two" or "commit". The names of a
+        topic and so on restrict it. It hits every `every` messages, `next` times; 0: each, without
+        a limit. Raises InvalidRequest, LimitExceeded.
+        """
+        fault = Fault(
+            kind=_value(FaultKind, _KIND, kind),
+            operation=_value(FaultOperation, _OPERATION, operation),
+            error=error,
+            delay_ms=delay_ms,
+            keeps_connection=keeps_connection,
+            phase=_value(CompactionPhase, _PHASE, phase),
+            topic=topic,
+            namespace=namespace,
+            producer=producer,
+            subscription=subscription,
+            consumer=consumer,
+            next=next,
+            every=every,
+        )
+        added: Fault = self._call(admin_pb2.AddFaultRequest(fault=fault)).fault
+        return added
+
+    def list_faults(self) -> list[Fault]:
+        """Returns all rules, oldest first, with the numbers of their hits."""
+        return list(self._call(admin_pb2.ListFaultsRequest()).faults)
+
+    def remove_fault(self, fault_id: int) -> Fault:
+        """Removes a rule, and returns it with its hits. Raises FaultNotFound.
+
+        Operations that it delays continue at once.
+        """
+        removed: Fault = self._call(admin_pb2.RemoveFaultRequest(id=fault_id)).fault
+        return removed
+
+    def clear_faults(self) -> int:
+        """Removes all rules. Returns their number."""
+        return int(self._call(admin_pb2.ClearFaultsRequest()).faults)
+
+
+def _word(name: str, prefix: str) -> str:
+    word = name.removeprefix(prefix).lower().replace("_", "-")
+    return "" if word == "unspecified" else word
+
+
+def _value(enum: _Enum, prefix: str, word: str) -> str:
+    """Returns the name of the enum's value that a word means. Raises InvalidRequest."""
+    words = {_word(name, prefix): name for name in enum.keys()}  # noqa: SIM118 - no mapping
+    if word not in words:
+        known = ", ".join(each for each in words if each)
+        raise InvalidRequest(f"{word[:200]!r} is not one of {known}.")
+    return words[word]

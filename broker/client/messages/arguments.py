@@ -33,13 +33,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from enum import IntEnum
-from typing import (
-    Concatenate,
-    Final,
-    ParamSpec,
-    TypeVar,
-)
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from ledgerfold.broker.client.messages.argument_types import check_type
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
@@ -48,9 +42,7 @@ P = ParamSpec("P")
 C = TypeVar("C")
 R = TypeVar("R")
 S = TypeVar("S")
-E = TypeVar("E", bound=IntEnum)
 
-_SEVERAL: Final = inspect.Parameter.VAR_POSITIONAL
 _CHUNKS: Final = "chunked messages"
 _ENCRYPTION: Final = "encryption and encryption keys"
 

@@ -26,29 +26,23 @@ DEDUPE_BYTES_LEAST = 1024 * 1024
 _DIFFERENT = {
     each.name: each
     for each in (
-        Setting("log.roll.ms", "LONG", None, "The age at which a new segment begins.", "ms"),
+        Setting("log.roll.ms", "LONG", None, "The age at which a new segment begins."),
         Setting(
             "log.roll.hours",
             "INT",
             168,
             "The age at which a new segment begins, where log.roll.ms is not set.",
-            "hours",
             least=1,
             is_dynamic=False,
         ),
         Setting(
-            "log.roll.jitter.ms",
-            "LONG",
-            None,
-            "The largest random reduction of a segment's age.",
-            "ms",
+            "log.roll.jitter.ms", "LONG", None, "The largest random reduction of a segment's age."
         ),
         Setting(
             "log.roll.jitter.hours",
             "INT",
             0,
             "The same in hours, where log.roll.jitter.ms is not set.",
-            "hours",
             least=0,
             is_dynamic=False,
         ),
@@ -57,14 +51,12 @@ _DIFFERENT = {
             "LONG",
             None,
             "With the policy delete: the age at which segments are deleted. -1: never.",
-            "ms",
         ),
         Setting(
             "log.retention.minutes",
             "INT",
             None,
             "The same in minutes, where log.retention.ms is not set.",
-            "minutes",
             is_dynamic=False,
         ),
         Setting(
@@ -72,7 +64,6 @@ _DIFFERENT = {
             "INT",
             168,
             "The same in hours, where neither of these is set.",
-            "hours",
             is_dynamic=False,
         ),
         replace(TOPIC_SETTINGS["flush.ms"], name="log.flush.interval.ms", default=None, least=None),
@@ -127,7 +118,6 @@ _BROKER_ONLY = [
         "LONG",
         15_000,
         "How long the cleaner sleeps when there is nothing to clean.",
-        "ms",
         least=0,
     ),
     Setting(
@@ -135,7 +125,6 @@ _BROKER_ONLY = [
         "LONG",
         5 * MS_OF_MINUTE,
         "How often logs that are not compacted are checked for old segments.",
-        "ms",
         least=1,
         is_dynamic=False,
     ),
@@ -144,7 +133,6 @@ _BROKER_ONLY = [
         "INT",
         24 * MS_OF_HOUR,
         "How long an idle producer is kept, after its last record's time.",
-        "ms",
         least=1,
     ),
     Setting(
@@ -152,7 +140,6 @@ _BROKER_ONLY = [
         "INT",
         10 * MS_OF_MINUTE,
         "How often producers are checked for expiration.",
-        "ms",
         least=1,
         is_dynamic=False,
     ),

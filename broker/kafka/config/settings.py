@@ -34,6 +34,7 @@ Value = bool | int | float | str | tuple[str, ...]
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 _LARGEST = {"INT": INT_MAX, "LONG": LONG_MAX}
+_UNITS = ("ms", "minutes", "hours", "bytes")
 _INTEGER = re.compile(r"[+-]?\d+")
 _DOUBLE = re.compile(
     r"([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))([fFdD]?)"
@@ -44,7 +45,9 @@ _BLANKS = "".join(map(chr, range(33)))
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting. `doc`: a line of documentation; `unit`: of a number, if it has one."""
+    """A setting. `doc`: a line of documentation; `unit`: of a number, by default the last word of
+    its name, if that is a unit.
+    """
 
     name: str
     kind: Kind
@@ -62,6 +65,11 @@ class Setting:
     synonyms: tuple[tuple[str, int], ...] = ()
     # Whether a running broker accepts a new value. Topic settings always are dynamic.
     is_dynamic: bool = True
+
+    def __post_init__(self) -> None:
+        last = self.name.rpartition(".")[2]
+        if not self.unit and last in _UNITS:
+            object.__setattr__(self, "unit", last)
 
     def parse(self, text: str) -> Value:
         """Parses and validates a value."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.broker.client.administration.fault_calls import fault_words
+from ledgerfold.broker.client.administration.state_calls import fault_words
 from ledgerfold.broker.faults.errors import error_of, names_for
 from ledgerfold.broker.faults.faults import RULES_MAX, Faults
 from ledgerfold.broker.faults.rules import Rule, Subject

@@ -11,8 +11,7 @@ import grpc
 import pytest
 
 from ledgerfold.broker.common import outgoing as outgoing_module
-from ledgerfold.broker.rpc.severing import sever
-from ledgerfold.broker.rpc.stream import EOF
+from ledgerfold.broker.rpc.stream import EOF, sever
 from ledgerfold.broker.wire.frames import is_bulk
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import LedgerfoldError, Overloaded

@@ -18,10 +18,11 @@ from ledgerfold.storage.entry import Compression, read_header, stamp
 from ledgerfold.storage.entry_check import check_entry
 from ledgerfold.storage.errors import IncompatibleFormat, InvalidRequest
 from ledgerfold.storage.pulsar.entries import MESSAGES_MAX, entry_of
-from ledgerfold.storage.pulsar.metadata import parse_metadata, replaced, varint
+from ledgerfold.storage.pulsar.metadata import parse_metadata, replaced
 from ledgerfold.storage.pulsar.payload import split
 from ledgerfold.storage.segment import SegmentTally
 from ledgerfold.storage.served_entry import read_served_header, with_live_rows
+from ledgerfold.storage.varints import varint
 from ledgerfold.v1.pulsar_pb2 import KeyValue, MessageMetadata
 from tests.support.pulsar_entries import (
     UNKNOWN_FIELD,
