@@ -30,6 +30,7 @@ BENCHMARKS = (
     "compact-small",
     "inline",
     "compact-large",
+    "linear",
     "cost",
     "many-keys",
     "beside",

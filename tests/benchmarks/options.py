@@ -102,7 +102,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "may be repeated",
     )
     parser.add_argument(
-        "--plot", type=_folder, help="many-keys: write a plot, as SVG, to this folder"
+        "--plot", type=_folder, help="linear, many-keys: write a plot, as SVG, to this folder"
     )
     parser.add_argument(
         "--dir",

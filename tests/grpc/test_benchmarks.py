@@ -20,6 +20,7 @@ WITH_SPARK = (
     "cost",
     "frames",
     "kafka-clean",
+    "linear",
     "many-keys",
     "small-entries",
     "strategic",
