@@ -215,8 +215,6 @@ def bytes_written(counts: RunCounts) -> int:
     return counts.bytes_out - counts.bytes_kept + counts.vector_bytes
 
 
-def new_store_record(next_ledger_id: int = 1) -> StoreRecord:
+def new_store_record() -> StoreRecord:
     """Returns the store record of a new directory."""
-    return StoreRecord(
-        next_ledger_id=next_ledger_id, store_version=STORE_VERSION, features=[LABELS]
-    )
+    return StoreRecord(next_ledger_id=1, store_version=STORE_VERSION, features=[LABELS])

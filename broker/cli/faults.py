@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import admin_of
 from ledgerfold.broker.cli.output import ANSWER, ROWS, print_object, print_rows, wants_table
+from ledgerfold.broker.cli.tables import fields_of
 from ledgerfold.broker.cli.units import POSITIVE, TIME
 from ledgerfold.broker.cli.verbs import Argument, Verbs, argument, flag, together
 
@@ -40,6 +41,7 @@ _SCOPE = together(
 )
 _NEXT = argument("--next N", "hit N times; default: no limit", **POSITIVE, default=0)
 _EVERY = argument("--every N", "hit every Nth message; default: each", **POSITIVE, default=0)
+_LIMITS = together(_NEXT, _EVERY, ANSWER)
 
 
 def _operation(*choices: str) -> Argument:
@@ -57,9 +59,7 @@ def _fail(options: argparse.Namespace) -> None:
 
 @_ADD.verb("disconnect", "disconnect a producer, consumer or reader", _operation("publish", "read"))
 @_SCOPE
-@_NEXT
-@_EVERY
-@ANSWER
+@_LIMITS
 def _disconnect(options: argparse.Namespace) -> None:
     _add(options, "disconnect", options.operation)
 
@@ -67,9 +67,7 @@ def _disconnect(options: argparse.Namespace) -> None:
 @_ADD.verb("delay", "delay the answer to an operation", _operation(*_OPERATIONS))
 @argument("time", "the delay", **TIME)
 @_SCOPE
-@_NEXT
-@_EVERY
-@ANSWER
+@_LIMITS
 def _delay(options: argparse.Namespace) -> None:
     _add(options, "delay", options.operation, delay_ms=options.time)
 
@@ -77,9 +75,7 @@ def _delay(options: argparse.Namespace) -> None:
 @_ADD.verb("lose-receipt", "store a message, but do not send its receipt", _TOPICS)
 @argument("--producer NAME", "only this producer", default="")
 @flag("--keep-connection", "keep the producer connected; default: disconnect it")
-@_NEXT
-@_EVERY
-@ANSWER
+@_LIMITS
 def _lose_receipt(options: argparse.Namespace) -> None:
     _add(options, "lose-receipt", keeps_connection=options.keep_connection)
 
@@ -92,9 +88,7 @@ def _disk_full(options: argparse.Namespace) -> None:
 @_ADD.verb("fail-compaction", "kill the compactor in a phase, or fail the commit")
 @argument("phase", "the phase in which it fails", choices=("one", "two", "commit"))
 @_TOPICS
-@_NEXT
-@_EVERY
-@ANSWER
+@_LIMITS
 def _fail_compaction(options: argparse.Namespace) -> None:
     _add(options, "fail-compaction", phase=options.phase)
 
@@ -135,9 +129,7 @@ def _row(fault: Fault) -> dict[str, Any]:
         "id": fault.id,
         "kind": kind,
         "operation": operation,
-        "error": fault.error,
-        "delay_ms": fault.delay_ms,
-        "keeps_connection": fault.keeps_connection,
+        **fields_of(fault, "error delay_ms keeps_connection"),
         "phase": phase,
         **{name: getattr(fault, name) for name in _NAMES},
         "hits": fault.hits,

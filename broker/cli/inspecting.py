@@ -10,6 +10,7 @@ from typing import Any
 
 from ledgerfold.broker.cli.connecting import admin_of
 from ledgerfold.broker.cli.output import ANSWER, ROWS, content, print_object, print_rows
+from ledgerfold.broker.cli.tables import fields_of
 from ledgerfold.broker.cli.units import parse_moment_ms, parse_time_ms
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag
 from ledgerfold.storage.errors import InvalidRequest
@@ -28,20 +29,11 @@ def _info(options: argparse.Namespace) -> None:
     print_object(
         options,
         {
-            "version": info.version,
-            "pid": info.pid,
-            "data_dir": info.data_dir,
-            "durability": info.durability,
-            "started_ms": info.started_ms,
+            **fields_of(info, "version pid data_dir durability started_ms"),
             "compactor": state,
-            "compactor_pid": info.compactor_pid,
-            "compactor_message": info.compactor_message,
-            "streams": info.streams,
-            "streams_max": info.streams_max,
-            "streams_refused": info.streams_refused,
-            "streams_ended": info.streams_ended,
-            "unsent_bytes": info.unsent_bytes,
-            "unsent_bytes_max": info.unsent_bytes_max,
+            **fields_of(info, "compactor_pid compactor_message"),
+            **fields_of(info, "streams streams_max streams_refused streams_ended"),
+            **fields_of(info, "unsent_bytes unsent_bytes_max"),
         },
     )
 

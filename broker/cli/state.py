@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import admin_of
 from ledgerfold.broker.cli.output import ANSWER, ROWS, print_object, print_rows
+from ledgerfold.broker.cli.tables import fields_of
 from ledgerfold.broker.cli.verbs import Verbs, argument
 
 if TYPE_CHECKING:
@@ -56,9 +57,4 @@ def _delete(options: argparse.Namespace) -> None:
 
 
 def _row(snapshot: Snapshot) -> dict[str, Any]:
-    return {
-        "name": snapshot.name,
-        "created_ms": snapshot.created_ms,
-        "topics": snapshot.topics,
-        "size_bytes": snapshot.size_bytes,
-    }
+    return fields_of(snapshot, "name created_ms topics size_bytes")

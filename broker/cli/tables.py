@@ -31,6 +31,16 @@ _GAP, _MARK = "  ", "…"
 _CELLS_MIN = 20
 
 
+def fields_of(source: object, names: str) -> dict[str, Any]:
+    """Returns the attributes of these names, which blanks separate, as a row.
+
+    >>> from fractions import Fraction
+    >>> fields_of(Fraction(1, 3), "numerator denominator")
+    {'numerator': 1, 'denominator': 3}
+    """
+    return {name: getattr(source, name) for name in names.split()}
+
+
 def printable(text: str) -> str:
     """Escapes control characters, so that the text stays on one line: "a\\nb" for a line break."""
     return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)

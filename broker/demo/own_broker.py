@@ -30,9 +30,9 @@ class Started(NamedTuple):
 
 
 @contextmanager
-def own_broker(data_dir: Path | None = None, arguments: Sequence[str] = ()) -> Iterator[str]:
+def own_broker() -> Iterator[str]:
     """Starts a broker, yields "host:port", and stops it. See started()."""
-    with started(data_dir, arguments) as broker:
+    with started() as broker:
         yield broker.listen
 
 

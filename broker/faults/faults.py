@@ -42,6 +42,7 @@ from ledgerfold.v1.admin_pb2 import (
     FAULT_KIND_LOSE_RECEIPT,
     FAULT_OPERATION_LOOKUP,
     FAULT_OPERATION_PUBLISH,
+    FAULT_OPERATION_READ,
     CompactionPhase,
     Fault,
 )
@@ -260,3 +261,29 @@ def _copy(fault: Fault) -> Fault:
     copied = Fault()
     copied.CopyFrom(fault)
     return copied
+
+
+class Served(NamedTuple):
+    """The number of entries to send, the delays before them, and the error after them."""
+
+    kept: int
+    delays: list[Rule]
+    error: LedgerfoldError | None = None
+
+
+def served(faults: Faults, subject: Subject, messages: Iterable[int]) -> Served:
+    """Applies the rules to entries, of each of which `messages` has the number of its messages.
+
+    An entry that fails is not sent; one that disconnects is the last one.
+    """
+    kept, delays = 0, list[Rule]()
+    for count in messages:
+        effect = faults.effect(FAULT_OPERATION_READ, subject, count)
+        if effect is not None:
+            delays += effect.delays
+            if effect.error is not None:
+                return Served(kept, delays, effect.error)
+            if effect.disconnection is not None:
+                return Served(kept + 1, delays, effect.disconnection)
+        kept += 1
+    return Served(kept, delays)

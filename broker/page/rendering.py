@@ -87,8 +87,9 @@ def visible(value: Any) -> Any:
     )
 
 
-def shown_bytes(data: bytes, most: int = SHOWN_BYTES_MAX) -> Shown:
+def shown_bytes(data: bytes) -> Shown:
     """Returns the beginning of some bytes as people can read it."""
+    most = SHOWN_BYTES_MAX
     part, is_cut = data[:most], len(data) > most
     try:
         # A cut may have split the last character.

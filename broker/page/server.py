@@ -20,7 +20,6 @@ from aiohttp.http_exceptions import HttpProcessingError
 from ledgerfold.broker.common.names import DOMAINS
 from ledgerfold.broker.http.answers import Answer, Refusal, status_of
 from ledgerfold.broker.http.listener import (
-    CONNECTION_S,
     REQUEST_S,
     HttpListener,
     certificate_role,
@@ -68,13 +67,12 @@ class PageServer:
         *,
         writes: bool = False,
         names: Sequence[str] = (),
-        connection_s: float = CONNECTION_S,
         authentication: security.Guard | None = None,
         certificates: Certificates | None = None,
     ) -> None:
         self._broker, self._writes, self._authentication = broker, writes, authentication
         self.guard = Guard(names)
-        self._listener = HttpListener(self._answer, "--ui", connection_s, certificates=certificates)
+        self._listener = HttpListener(self._answer, "--ui", certificates=certificates)
         compaction = CompactionHandlers(broker)
         self._overview, self._topic = Overview(broker), TopicPage(broker)
         self._explain, self._what_if = (

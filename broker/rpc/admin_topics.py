@@ -14,13 +14,12 @@ from ledgerfold.broker.common.names import full_topic, parse_namespace, persiste
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.existing import existing_names, recorded_name, stored_topics
 from ledgerfold.broker.rpc.handlers import Handlers
-from ledgerfold.broker.stats.damage import add_damage
 from ledgerfold.broker.stats.kafka import kafka_internal_stats, kafka_stats
 from ledgerfold.broker.stats.non_persistent import (
     non_persistent_internal_stats,
     non_persistent_stats,
 )
-from ledgerfold.broker.stats.topic import internal_stats, topic_stats
+from ledgerfold.broker.stats.topic import add_damage, internal_stats, topic_stats
 from ledgerfold.broker.topics.broker import AnyTopic, Broker
 from ledgerfold.broker.topics.freeing import retry_with_reserve
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic

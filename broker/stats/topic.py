@@ -9,13 +9,16 @@ subscriptions and cursors under Pulsar's name, `__compaction`. Each reader is li
 
 Differences from Pulsar's values: the open ledger is listed with its entries and size (zeros in
 Pulsar until it is closed), a ledger names in `heldBy` what keeps it (broker/topics/trimming.py), a
-damaged one has a `damage` (damage.py), and `averageMsgSize` covers all messages since the load.
+damaged one has a `damage`, and `averageMsgSize` covers all messages since the load.
+
+Damage found at the start is remembered. The files of closed ledgers are checked now, by name and
+size; their content is not read (`ledgerfold verify` does that).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ledgerfold.broker.common.given_names import shown
@@ -34,10 +37,11 @@ from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.deduplication import is_deduplicated
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.storage.errors import CompactedLedgerDamaged
+from ledgerfold.storage.errors import CompactedLedgerDamaged, MissingFile, StorageError
+from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.segment import live_entries
 from ledgerfold.strategies.catalogue import SETTINGS_MAX, VALUE_CHARACTERS_MAX
-from ledgerfold.v1.records_pb2 import LedgerRecord
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
 
 COMPACTED_LEDGER_PROPERTY = "CompactedTopicLedger"
 _NO_LEDGER = {"ledgerId": -1, "entries": -1, "size": -1, "offloaded": False}
@@ -208,3 +212,38 @@ def _compaction_cursor(topic: Topic) -> dict[str, Any]:
         "state": "Open",
         "properties": properties,
     }
+
+
+async def add_damage(
+    rows: Iterable[dict[str, Any]],
+    ids_of: Callable[[dict[str, Any]], Iterable[int]],
+    broker: Broker,
+    is_there: Callable[[int], bool],
+) -> None:
+    """Sets `damage` in the rows with damaged ledgers.
+
+    `is_there`: returns whether the topic still has the ledger. A ledger deleted meanwhile is not
+    missing.
+    """
+    rows = list(rows)
+    ids = [ledger_id for row in rows for ledger_id in ids_of(row)]
+    found = await broker.in_thread(lambda: damage_of(broker.store, ids))
+    for row in rows:
+        errors = [found[each] for each in ids_of(row) if each in found and is_there(each)]
+        if errors:
+            row["damage"] = " ".join(map(str, errors))
+
+
+def damage_of(store: LedgerStore, ledger_ids: Iterable[int]) -> dict[int, StorageError]:
+    """Returns the damage of those ledgers that have some."""
+    found = ((each, store.damage_of(each) or _missing_of(store, each)) for each in ledger_ids)
+    return {ledger_id: error for ledger_id, error in found if error is not None}
+
+
+def _missing_of(store: LedgerStore, ledger_id: int) -> StorageError | None:
+    try:
+        record = store.record(ledger_id)
+    except MissingFile as error:
+        return error
+    # Files of an open ledger do not have their recorded size yet.
+    return store.missing_of(ledger_id) if record.state == LEDGER_STATE_CLOSED else None

@@ -49,12 +49,11 @@ class CursorWriter:
         persist: Persist,
         on_error: Callable[[Exception], None],
         *,
-        changes_max: int = CHANGES_MAX,
         delay_ms: int = DELAY_MS,
         clock: Clock | None = None,
     ) -> None:
         self._snapshot, self._persist, self._on_error = snapshot, persist, on_error
-        self._changes_max, self._delay_ms = changes_max, delay_ms
+        self._delay_ms = delay_ms
         # Counts of changes: made, and durable.
         self._made = 0
         self._durable = 0
@@ -123,7 +122,7 @@ class CursorWriter:
     def _schedule(self) -> None:
         if self._writing is not None or self._is_paused:
             return
-        if self._waiting or self._made - self._durable >= self._changes_max:
+        if self._waiting or self._made - self._durable >= CHANGES_MAX:
             self._cancel_timer()
             self._writing = asyncio.create_task(self._write())
         elif not self.is_durable:

@@ -6,15 +6,12 @@ What is not sent stays unacknowledged: the subscription delivers it again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
+from typing import Any
 
-from ledgerfold.broker.common.outgoing import Share
-from ledgerfold.broker.faults.faults import Faults
-from ledgerfold.broker.faults.reading import served
+from ledgerfold.broker.faults.faults import Faults, served
 from ledgerfold.broker.faults.rules import Subject
 from ledgerfold.broker.subscriptions.consumer import Consumer, Output
-from ledgerfold.broker.subscriptions.dispatcher import ConsumerState
 from ledgerfold.broker.subscriptions.session import ConsumerKind
 from ledgerfold.storage.errors import LedgerfoldError
 
@@ -23,19 +20,11 @@ class FaultyConsumer(Consumer):
     """A Consumer of the subscription `subscription` of `topic`."""
 
     def __init__(
-        self,
-        faults: Faults,
-        topic: str,
-        subscription: str,
-        state: ConsumerState,
-        share: Share,
-        *,
-        read_compacted: bool,
-        on_room: Callable[[], None],
+        self, faults: Faults, topic: str, subscription: str, *values: Any, **options: Any
     ) -> None:
-        super().__init__(state, share, read_compacted=read_compacted, on_room=on_room)
+        super().__init__(*values, **options)
         self._faults = faults
-        self._subject = Subject(topic, subscription=subscription, consumer=state.name)
+        self._subject = Subject(topic, subscription=subscription, consumer=self.name)
         # Set when it ends: it does not wait for a delay then.
         self._ending = asyncio.Event()
 

@@ -195,14 +195,14 @@ class Broker:
         raise NotAllowed(IS_NOT_KAFKA.format(name))
 
     async def any_topic(
-        self, name: str, create: bool = True, *, to_write: bool = False, kafka: KafkaValues = None
+        self, name: str, create: bool = True, *, to_write: bool = False
     ) -> AnyTopic:
-        """Returns a topic of any kind; see topic(). `kafka`: settings of a new Kafka topic."""
+        """Returns a topic of any kind; see topic()."""
         if is_non_persistent(name):
             return self.non_persistent.topic(name, create)
         loaded, create = self._usable(name, to_write), create and self.settings.creates_topics
         while loaded is None:
-            found = await run_to_completion(self._load_locked(name, create, to_write, kafka))
+            found = await run_to_completion(self._load_locked(name, create, to_write, None))
             # It may have been unloaded again before this task resumed.
             loaded = found if found.is_loaded else self._usable(name, to_write)
         return loaded

@@ -24,8 +24,7 @@ from ledgerfold.broker.topics.deduplication import (
     headers_after,
     last_sequence_ids,
 )
-from ledgerfold.broker.topics.faulty_producer import producer_kind
-from ledgerfold.broker.topics.faulty_reader import reader_kind
+from ledgerfold.broker.topics.faulty_streams import producer_kind, reader_kind
 from ledgerfold.broker.topics.loaded_topic import LoadedTopic, TopicContext
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.quotas import check_producer

@@ -48,10 +48,8 @@ def encode_entries(entries: Iterable[Buffer]) -> bytes:
     return b"".join(parts)
 
 
-def encode_deliveries(
-    deliveries: Iterable[tuple[Buffer, int]], bytes_max: int = FRAME_BYTES_MAX
-) -> Iterator[bytes]:
-    """Encodes (entry, redelivery count) pairs in SubscribeResponses of up to `bytes_max`."""
+def encode_deliveries(deliveries: Iterable[tuple[Buffer, int]]) -> Iterator[bytes]:
+    """Encodes (entry, redelivery count) pairs in SubscribeResponses of up to FRAME_BYTES_MAX."""
     parts: list[Buffer] = []
     size_bytes = 0
     for entry, redelivery_count in deliveries:
@@ -60,7 +58,7 @@ def encode_deliveries(
         size = len(head) + len(entry) + len(tail)
         head = b"%c%b%b" % (_BULK_TAG, varint(size), head)
         size = len(head) + len(entry) + len(tail)
-        if parts and size_bytes + size > bytes_max:
+        if parts and size_bytes + size > FRAME_BYTES_MAX:
             yield b"".join(parts)
             parts, size_bytes = [], 0
         parts += (head, entry, tail)

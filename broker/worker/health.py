@@ -1,9 +1,12 @@
-"""A worker's health as reported by grpc.health.v1, followed until the stream ends."""
+"""A worker's health as reported by grpc.health.v1, followed until the stream ends, and the
+supervisor's time limits for a worker.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -13,6 +16,9 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 SERVICE = "ledgerfold.v1.CompactorService"
 STOPPED = "it stopped serving"
+PAUSE_MIN_MS = 500
+PAUSE_MAX_MS = 30_000
+HEALTHY_MS = 60_000
 
 
 class Health(Enum):
@@ -56,3 +62,31 @@ async def follow_health(
     else:
         why = "its health stream ended"
     return STOPPED if has_stopped else why
+
+
+@dataclass(frozen=True)
+class SupervisorLimits:
+    """Time limits in seconds."""
+
+    # A run waits this long for a ready worker.
+    ready: float = 120.0
+    # A new process reports its port within this time.
+    listening: float = 60.0
+    # Spark is ready within this time after that.
+    warm: float = 300.0
+    # The wait for a worker and for its check of a strategy that is being set.
+    check: float = 25.0
+    # A worker that does not end a cancelled run within this time is killed.
+    cancel: float = 10.0
+    # The time between SIGTERM and SIGKILL. The first worker of a machine may write its class-data
+    # archive.
+    stop: float = 10.0
+    # A worker that stopped serving ends its runs, then itself, within this time.
+    leave: float = 20.0
+
+
+def pause_after_ms(previous_ms: int, healthy_ms: int) -> int:
+    """Returns the pause before the next start. `healthy_ms`: how long the last worker was ready."""
+    if previous_ms == 0 or healthy_ms >= HEALTHY_MS:
+        return PAUSE_MIN_MS
+    return min(previous_ms * 2, PAUSE_MAX_MS)

@@ -40,10 +40,12 @@ import grpc
 from ledgerfold.broker.common.settings import ENGINES
 from ledgerfold.broker.worker.compactor import Compactor, OnProgress
 from ledgerfold.broker.worker.connection import CHANNEL_OPTIONS, WorkerConnection
-from ledgerfold.broker.worker.health import STOPPED, Health, follow_health
-from ledgerfold.broker.worker.limits import (
+from ledgerfold.broker.worker.health import (
     PAUSE_MAX_MS,
+    STOPPED,
+    Health,
     SupervisorLimits,
+    follow_health,
     pause_after_ms,
 )
 from ledgerfold.broker.worker.process import WorkerProcess, worker_command

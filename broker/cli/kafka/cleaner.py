@@ -31,7 +31,7 @@ from ledgerfold.broker.cli.output import (
     wants_table,
     width_of,
 )
-from ledgerfold.broker.cli.tables import Row, aligned, cut, printable
+from ledgerfold.broker.cli.tables import Row, aligned, cut, fields_of, printable
 from ledgerfold.broker.cli.units import FILE
 from ledgerfold.broker.cli.verbs import Verbs, argument, defaults, flag
 from ledgerfold.storage.errors import InvalidRequest
@@ -83,9 +83,7 @@ def _plan(options: argparse.Namespace) -> None:
             row = plan_row(plan)
             if options.map:
                 row |= {
-                    "map_keys": plan.map_keys,
-                    "map_keys_max": plan.map_keys_max,
-                    "end_offset": plan.end_offset,
+                    **fields_of(plan, "map_keys map_keys_max end_offset"),
                     "map": [_mapped(key) | {"offset": offset} for offset, key in plan.map_entries],
                 }
             show(row)
@@ -137,13 +135,9 @@ def turn_row(turn: CleanerTurn, *, is_asked_for: bool) -> dict[str, Any]:
         "cleaned": turn.topic,
         "why": _why(plan, is_asked_for=is_asked_for),
         "ratio": round(plan.ratio, 6),
-        "min_ratio": plan.min_ratio,
-        "clean_bytes": plan.clean_bytes,
-        "cleanable_bytes": plan.cleanable_bytes,
+        **fields_of(plan, "min_ratio clean_bytes cleanable_bytes"),
         "overdue_ms": plan.delay_ms,
-        "first_dirty_offset": plan.first_dirty_offset,
-        "bound_offset": plan.bound_offset,
-        "bound_by": plan.bound_by,
+        **fields_of(plan, "first_dirty_offset bound_offset bound_by"),
     }
     if stats is None:
         failure = turn.failure or "it was aborted; the log is as it was"
@@ -151,14 +145,8 @@ def turn_row(turn: CleanerTurn, *, is_asked_for: bool) -> dict[str, Any]:
     return row | {
         "end_offset": turn.end_offset,
         "checkpoint": turn.checkpoint,
-        "map_keys": stats.map_keys,
-        "map_messages_read": stats.map_messages_read,
-        "messages_read": stats.messages_read,
-        "messages_written": stats.messages_written,
-        "bytes_read": stats.bytes_read,
-        "bytes_written": stats.bytes_written,
-        "invalid_messages_read": stats.invalid_messages_read,
-        "elapsed_ms": stats.elapsed_ms,
+        **fields_of(stats, "map_keys map_messages_read messages_read messages_written"),
+        **fields_of(stats, "bytes_read bytes_written invalid_messages_read elapsed_ms"),
         "deleted_segments": turn.deleted_segments,
     }
 

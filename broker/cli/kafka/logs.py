@@ -22,7 +22,7 @@ from ledgerfold.broker.cli.output import (
     wants_table,
     width_of,
 )
-from ledgerfold.broker.cli.tables import Row, aligned
+from ledgerfold.broker.cli.tables import Row, aligned, fields_of
 from ledgerfold.broker.cli.units import parse_count
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag
 
@@ -128,21 +128,14 @@ def _print_table(document: dict[str, Any], width: int | None) -> None:
 
 def log_document(log: LogDescription, *, batches: bool) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "log_start_offset": log.log_start_offset,
-        "log_end_offset": log.log_end_offset,
-        "high_watermark": log.high_watermark,
-        "last_stable_offset": log.last_stable_offset,
-        "checkpoint": log.checkpoint,
-        "cleaning_state": log.cleaning_state,
+        **fields_of(log, "log_start_offset log_end_offset high_watermark last_stable_offset"),
+        **fields_of(log, "checkpoint cleaning_state"),
         "uncleanable": log.uncleanable_reason,
         "uncleanable_kind": log.uncleanable_kind,
         "segments": [
             {
-                "base_offset": each.base_offset,
-                "next_offset": each.next_offset,
-                "size_bytes": each.size_bytes,
-                "largest_timestamp_ms": each.largest_timestamp_ms,
-                "modified_ms": each.modified_ms,
+                **fields_of(each, "base_offset next_offset size_bytes"),
+                **fields_of(each, "largest_timestamp_ms modified_ms"),
                 "active": each.is_active,
                 "cleaned": each.is_cleaned,
             }
@@ -161,12 +154,7 @@ def log_document(log: LogDescription, *, batches: bool) -> dict[str, Any]:
             for each in log.producers
         ],
         "aborted": [
-            {
-                "producer_id": each.producer_id,
-                "first_offset": each.first_offset,
-                "last_offset": each.last_offset,
-                "last_stable_offset": each.last_stable_offset,
-            }
+            fields_of(each, "producer_id first_offset last_offset last_stable_offset")
             for each in log.aborted
         ],
     }

@@ -22,6 +22,7 @@ from ledgerfold.broker.cli.output import (
     printer,
     wants_table,
 )
+from ledgerfold.broker.cli.tables import fields_of
 from ledgerfold.broker.cli.units import TIME, parse_count
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag
 from ledgerfold.broker.common.sizes import format_size
@@ -382,12 +383,8 @@ def _json(run: RunRecord) -> dict[str, Any]:
         "strategy_settings": dict(run.strategy_settings),
         "strategy_version": run.strategy_version,
         "engine": run.engine,
-        "messages_in": run.counts.messages_in,
-        "messages_out": run.counts.messages_out,
-        "removed_events": run.counts.removed_events,
-        "bytes_in": run.counts.bytes_in,
-        "bytes_out": run.counts.bytes_out,
-        "bytes_new": run.counts.bytes_new,
+        **fields_of(run.counts, "messages_in messages_out removed_events"),
+        **fields_of(run.counts, "bytes_in bytes_out bytes_new"),
         "bytes_written": bytes_written(run.counts),
         "garbage_bytes": run.counts.garbage_bytes,
         "duration_ms": max(0, run.ended_ms - run.started_ms) if run.ended_ms else 0,

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.output import decoded
+from ledgerfold.broker.cli.tables import fields_of
 from ledgerfold.broker.common.traffic import iso_time
 from ledgerfold.storage.message_ids import id_text
 
@@ -42,13 +43,7 @@ _OF_CLEANING = ["end_space_bytes", "deleted_bytes"]
 
 
 def input_row(given: WhatIfInput) -> Row:
-    return {
-        "messages": given.messages,
-        "entries": given.entries,
-        "bytes": given.bytes,
-        "tombstones": given.tombstones,
-        "null_keys": given.null_keys,
-    }
+    return fields_of(given, "messages entries bytes tombstones null_keys")
 
 
 def strategy_row(forecast: StrategyForecast) -> Row:
@@ -57,11 +52,7 @@ def strategy_row(forecast: StrategyForecast) -> Row:
         return row | {"not_forecast": forecast.not_forecast}
     return row | {
         "survivors": forecast.messages,
-        "entries": forecast.entries,
-        "bytes": forecast.bytes,
-        "bytes_estimated": forecast.bytes_estimated,
-        "keys": forecast.keys,
-        "removed_events": forecast.removed_events,
+        **fields_of(forecast, "entries bytes bytes_estimated keys removed_events"),
         "reclaimable_bytes": forecast.bytes_reclaimable,
         "garbage_ratio": round(forecast.garbage_ratio, 4),
         "estimated": _OF_STRATEGY if forecast.bytes_estimated else [],

@@ -2,7 +2,7 @@
 
 Rules (Pulsar's MultiTopicsConsumerImpl):
 
-* Messages of one partition are delivered in order; partitions take turns (rotation.py).
+* Messages of one partition are delivered in order; partitions take turns (Rotation).
 * An acknowledgement is sent to the topic or partition that its id names; a cumulative one covers
   only that.
 * A seek to a message id moves only that id's partition; one to earliest, latest or a time moves
@@ -26,8 +26,7 @@ from dataclasses import replace
 from typing import Self
 
 from ledgerfold.broker.client.core.consumer_core import ConsumerCore, id_of
-from ledgerfold.broker.client.core.partition_set import PartitionSet
-from ledgerfold.broker.client.core.rotation import Rotation
+from ledgerfold.broker.client.core.partition_set import PartitionSet, Rotation
 from ledgerfold.broker.client.core.topic_sources import TopicSource
 from ledgerfold.broker.client.messages.configs import ConsumerConfig
 from ledgerfold.broker.client.messages.message import Message

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ledgerfold.broker.client.core.partition_set import PartitionSet
+from ledgerfold.broker.client.core.partition_set import PartitionSet, Rotation
 from ledgerfold.broker.client.core.reader_core import ReaderCore
-from ledgerfold.broker.client.core.rotation import Rotation
 from ledgerfold.broker.client.messages.configs import ReaderConfig
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId

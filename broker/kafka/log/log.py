@@ -116,7 +116,6 @@ class KafkaLog:
         self._is_open = False
         # Raw segments that had ended when the log was loaded.
         self._ended = list[LiveSegment]()
-        # No batch before the active segment has been lost.
         # All batches before it are there. If later ones are lost, later snapshots describe them.
         self._intact_end, self._has_lost = 0, False
         # The producer state at the load; set by the partition, which replays batches.
@@ -174,8 +173,6 @@ class KafkaLog:
         """Begins a ledger. Ledgers that a failed writer left open end at their last durable entry
         before they are read.
         """
-        # Ledgers that a failed writer left open end at their last durable entry before they are
-        # read.
         self._store.recover_ledgers(self._stored.record.ledger_ids)
         log = self._stored.record.kafka
         self._loading.read_record(log)

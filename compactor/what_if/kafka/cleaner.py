@@ -3,7 +3,12 @@
 The rules are those of the worker (compactor/kafka/): the end of a full map
 (compactor/kafka/map_limit.py), groups (compactor/kafka/grouping.py), markers and aborted data
 (compactor/kafka/transactions.py), surviving batches and records (compactor/kafka/record_filter.py).
-Keys are not compared: history.py. Sizes of remaining batches: sizes.py.
+Keys are not compared: history.py.
+
+Rebuilt batches have the sizes that compactor/kafka/rewrite.py gives them, like Kafka: only a
+record's length and its time change. The time is relative to the batch's base timestamp: the delete
+horizon, or the first record's time. The size of an uncompressed batch is exact; a compressed
+batch's is scaled like that of its uncompressed records.
 
 Memory: a number for each remaining record, and five for each batch.
 """
@@ -19,19 +24,22 @@ from ledgerfold.compactor.kafka.grouping import Limits, groups_of
 from ledgerfold.compactor.kafka.growth import grow
 from ledgerfold.compactor.kafka.record_filter import is_producers_last
 from ledgerfold.compactor.kafka.transactions import Kind, decide
+from ledgerfold.compactor.kafka.varints import varint_bytes
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.what_if.kafka.growing import GrowingLog
 from ledgerfold.compactor.what_if.kafka.history import History
-from ledgerfold.compactor.what_if.kafka.sizes import rebuilt
 from ledgerfold.kafka.cleanable import Plan, delete_horizon_ms
 from ledgerfold.kafka.rolling import Growth
 from ledgerfold.kafka.segment import Segment
-from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES
+from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, NO_TIMESTAMP
 from ledgerfold.v1.compactor_pb2 import CleanerSettings, CleanSegment
 
 
 class Cleaned(NamedTuple):
-    """The result of a cleaning; `next_offset`: the clean point. `bytes_estimated`: see sizes.py."""
+    """The result of a cleaning; `next_offset`: the clean point.
+
+    `bytes_estimated`: those of compressed batches that are rebuilt.
+    """
 
     next_offset: int
     bytes_read: int
@@ -262,4 +270,37 @@ def _planned(segment: Segment) -> CleanSegment:
         size_bytes=segment.size_bytes,
         offset_index_bytes=segment.offset_index_bytes,
         time_index_bytes=segment.time_index_bytes,
+    )
+
+
+class Rebuilt(NamedTuple):
+    """The figures of each rebuilt batch."""
+
+    size_bytes: Integers
+    max_timestamp_ms: Integers
+
+
+def rebuilt(history: History, rows: Integers, which: Integers, horizon_ms: Integers) -> Rebuilt:
+    """Returns the figures of these batches, ascending. `rows`: the remaining records; each has
+    some.
+
+    `horizon_ms`: the resulting horizon of each; -1: none.
+    """
+    batches, records = history.batches, history.records
+    of = np.searchsorted(which, history.batch_of[rows])
+    starts = np.searchsorted(of, np.arange(len(which)))
+    times = records.time_ms[rows]
+    base = np.where(horizon_ms >= 0, horizon_ms, times[starts])
+    # After the length: attributes, of one byte, the time, and the rest.
+    time_sizes, _ = varint_bytes(times - base[of])
+    bodies = 1 + time_sizes + records.rest_bytes[rows]
+    length_sizes, _ = varint_bytes(bodies)
+    raw_bytes = np.add.reduceat(length_sizes + bodies, starts)
+    section_bytes = batches.size_bytes[which] - BATCH_HEADER_BYTES
+    shares = np.ceil(section_bytes * raw_bytes / batches.raw_bytes[which]).astype(np.int64)
+    sizes = np.where(batches.is_compressed[which], shares, raw_bytes)
+    latest = np.maximum(np.maximum.reduceat(times, starts), NO_TIMESTAMP)
+    appended = batches.has_append_time[which]
+    return Rebuilt(
+        BATCH_HEADER_BYTES + sizes, np.where(appended, batches.max_timestamp_ms[which], latest)
     )

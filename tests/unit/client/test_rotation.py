@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.client.core.rotation import MESSAGES_PER_TURN, Rotation
+from ledgerfold.broker.client.core.partition_set import MESSAGES_PER_TURN, Rotation
 
 
 def poll(numbers: deque[int]) -> int | None:

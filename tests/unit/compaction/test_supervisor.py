@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfold.broker.common.settings import BrokerSettings
-from ledgerfold.broker.worker.limits import SupervisorLimits, pause_after_ms
+from ledgerfold.broker.worker.health import SupervisorLimits, pause_after_ms
 from ledgerfold.broker.worker.process import WorkerProcess, worker_command
 from ledgerfold.broker.worker.remains import processes
 from ledgerfold.broker.worker.supervisor import (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ledgerfold.broker.rpc.admin_topics import TopicHandlers
-from ledgerfold.broker.stats.damage import add_damage
+from ledgerfold.broker.stats.topic import add_damage
 from ledgerfold.v1.admin_pb2 import GetTopicInternalStatsRequest
 from tests.model.broker_lab import DATA, TOPIC, BrokerLab
 from tests.model.log_model import Message

@@ -1,4 +1,6 @@
-"""A producer on a broker that allows faults: rules act on its messages and their receipts.
+"""Producers and readers on a broker that allows faults: rules act on their messages.
+
+They delay a reader's messages, fail it or disconnect it. Of a producer:
 
 * An entry that fails is not stored: its receipt has the error, as that of any refused entry.
 * One that disconnects is not stored. Those before it are, and have their receipts first; those
@@ -16,10 +18,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
-from ledgerfold.broker.faults.faults import Effect, Faults
+from ledgerfold.broker.faults.faults import Effect, Faults, served
 from ledgerfold.broker.faults.rules import Subject
+from ledgerfold.broker.topics.loaded_topic import LoadedTopic
 from ledgerfold.broker.topics.producer import Producer
+from ledgerfold.broker.topics.reader import Reader
 from ledgerfold.broker.topics.receipts import Receipt
+from ledgerfold.broker.topics.stream_reader import Entries, Step
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.entry_check import check_entry
 from ledgerfold.storage.errors import LedgerfoldError
@@ -132,3 +137,47 @@ class FaultyProducer(Producer):
 def producer_kind(faults: Faults | None) -> Callable[..., Producer]:
     """Returns what creates producers on a broker with these faults."""
     return Producer if faults is None else partial(FaultyProducer, faults)
+
+
+class FaultyReader(Reader):
+    """A Reader, with the options of one."""
+
+    def __init__(self, faults: Faults, topic: LoadedTopic, *values: Any) -> None:
+        super().__init__(topic, *values)
+        self._faults = faults
+        self._subject = Subject(topic.name, subscription=self.subscription, consumer=self.name)
+        # Set when it ends: it does not wait for a delay then.
+        self._ending = asyncio.Event()
+
+    def end(self, error: LedgerfoldError) -> None:
+        super().end(error)
+        self._ending.set()
+
+    def wake(self) -> None:
+        super().wake()
+        # Not at the termination of the topic: the reader reads the rest.
+        if self._state.closed is not None:
+            self._ending.set()
+
+    def finish(self) -> None:
+        super().finish()
+        self._ending.set()
+
+    async def _next_steps(self) -> list[Step]:
+        steps = await super()._next_steps()
+        for number, step in enumerate(steps):
+            if not isinstance(step, Entries):
+                continue
+            counts = (entry.header.message_count for entry in step.entries)
+            met = served(self._faults, self._subject, counts)
+            await self._faults.delay(met.delays, interrupted=self._ending)
+            if met.error is not None:
+                self.end(met.error)
+                kept = step.entries[: met.kept]
+                return [*steps[:number], *([Entries(kept)] if kept else [])]
+        return steps
+
+
+def reader_kind(faults: Faults | None) -> Callable[..., Reader]:
+    """Returns what creates readers on a broker with these faults."""
+    return Reader if faults is None else partial(FaultyReader, faults)
