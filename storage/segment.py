@@ -308,7 +308,7 @@ class SegmentWriter:
         self._files = files
         self._tally = SegmentTally(segment_path(ledger_id, index))
         self._path = ledgers_dir / self._tally.record.path
-        self._aside = files.aside(self._path)
+        self._aside = files.temporary_path(self._path)
         # A worker may have died while it wrote a file of that name.
         files.remove(self._aside)
         self._file: AppendFile = files.create(self._aside)

@@ -117,7 +117,7 @@ class FolderWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # The folder aside is removed unless it was renamed: it must not keep a disk full.
+        # The temporary folder is removed unless it was renamed: it must not keep a disk full.
         with self._lock:
             if error is None:
                 self._finish()
