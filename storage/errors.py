@@ -118,15 +118,19 @@ class InvalidRequest(RequestError):
 
 
 class UnknownStrategy(InvalidRequest):
-    """A strategy of the broker that the worker does not know, because their builds differ."""
+    """A strategy that the worker does not have. `version`: 0 if the broker does not have it either,
+    else their builds differ.
+    """
 
     def __init__(self, name: str, version: int, known: Mapping[str, int]) -> None:
         listed = ", ".join(f"{each!r} version {number}" for each, number in known.items())
         asked = f"{name!r} version {version}" if version else repr(name)
-        super().__init__(
-            f"This compactor has no strategy {asked}. It has: {listed}. If the name is right, "
-            "use a compactor of the broker's version."
+        advice = (
+            "Use a compactor of the broker's version."
+            if version
+            else "Use one of these, or a user-defined one, installed where the compactor runs."
         )
+        super().__init__(f"This compactor has no strategy {asked}. It has: {listed}. {advice}")
         self.name, self.version, self.known = name, version, known
 
 
