@@ -114,8 +114,8 @@ def _serve(options: argparse.Namespace, events: int, secret: bytes) -> int:
 def _engine(
     options: argparse.Namespace, local_dir: Path
 ) -> tuple[EngineStart, EngineStart | None, str]:
-    """Returns the engine that was asked for; for `auto` also the one to use if it does not start,
-    and why it is not Spark.
+    """Returns the requested engine; for `auto` also the one to use if it does not start, and why it
+    is not Spark.
 
     Raises CompactorUnavailable if Spark was requested and cannot start.
     """

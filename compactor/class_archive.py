@@ -62,14 +62,14 @@ def dump_archive(context: SparkContext, archive: ClassArchive, files: Files) -> 
 
     Failures are only logged: the next start is slower, nothing else.
     """
-    aside = archive.path.with_name(f"{archive.path.name}.{os.getpid()}.tmp")
+    temporary = archive.path.with_name(f"{archive.path.name}.{os.getpid()}.tmp")
     try:
         files.make_dir(archive.path.parent)
-        answer = _ask_jvm(context, "vmCds", ["dynamic_dump", str(aside)])
-        if not files.exists(aside):
+        answer = _ask_jvm(context, "vmCds", ["dynamic_dump", str(temporary)])
+        if not files.exists(temporary):
             _log.info("No class-data archive was written: %s", answer)
             return
-        files.replace(aside, archive.path)
+        files.replace(temporary, archive.path)
         _log.info("Class-data archive written: %s", archive.path)
     except (DiskFailure, OSError) as error:
         _log.warning("No class-data archive was written: %s", error)

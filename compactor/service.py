@@ -79,10 +79,10 @@ Response = TypeVar("Response")
 
 
 class CompactorService(CompactorServiceServicer):
-    """The service. `executor` has one thread, so that runs queue up. `engine`: None until it
-    is up. `info` describes the worker. `asked`: the number of runs and analyses that were asked for
-    so far. `allows_faults`: whether a plan may name a point at which the worker kills itself; if
-    not, the broker fails the run when it is done (broker/faults/compaction.py).
+    """The service. `executor` has one thread, so that runs queue up. `engine`: None until it is up.
+    `info` describes the worker. `asked`: the number of runs and analyses requested so far.
+    `allows_faults`: whether a plan may name a point at which the worker kills itself; if not, the
+    broker fails the run when it is done (broker/faults/compaction.py).
     """
 
     def __init__(
@@ -276,7 +276,7 @@ class CompactorService(CompactorServiceServicer):
         running = RunningCompaction(run, self._executor, lambda: self._forget(run_id))
         self._runs[run_id] = running
         for analysis in self._analyses:
-            analysis.give_way()
+            analysis.preempt()
         context.add_done_callback(lambda _: running.cancel())
         async for progress in running.progress():
             yield response(progress=progress)

@@ -118,15 +118,19 @@ class InvalidRequest(RequestError):
 
 
 class UnknownStrategy(InvalidRequest):
-    """A strategy of the broker that the worker does not know, because their builds differ."""
+    """A strategy that the worker does not have. `version`: 0 if the broker does not have it either,
+    else their builds differ.
+    """
 
     def __init__(self, name: str, version: int, known: Mapping[str, int]) -> None:
         listed = ", ".join(f"{each!r} version {number}" for each, number in known.items())
         asked = f"{name!r} version {version}" if version else repr(name)
-        super().__init__(
-            f"This compactor has no strategy {asked}. It has: {listed}. If the name is right, "
-            "use a compactor of the broker's version."
+        advice = (
+            "Use a compactor of the broker's version."
+            if version
+            else "Use one of these, or a user-defined one, installed where the compactor runs."
         )
+        super().__init__(f"This compactor has no strategy {asked}. It has: {listed}. {advice}")
         self.name, self.version, self.known = name, version, known
 
 
@@ -451,7 +455,7 @@ class StorageError(LedgerfoldError):
     """An error of the disk or of the data."""
 
 
-_WAY_BACK = (
+_REPAIR_ADVICE = (
     "Stop the broker; then `ledgerfold verify DATA` lists all damage, and `ledgerfold repair DATA` "
     "shows what can be kept."
 )
@@ -467,7 +471,7 @@ class Corruption(StorageError):
 
     def __init__(self, path: str, offset: int, expected: str, found: str) -> None:
         self.fact = f"{path} is damaged at byte {offset}: expected {expected}, found {found}."
-        super().__init__(f"{self.fact} {_WAY_BACK}" if "/" in path else self.fact)
+        super().__init__(f"{self.fact} {_REPAIR_ADVICE}" if "/" in path else self.fact)
         self.path, self.offset, self.expected, self.found = path, offset, expected, found
 
 
@@ -500,7 +504,7 @@ class MetadataLost(StorageError):
         super().__init__(
             f"The metadata have lost records of {topic}: no record names the files in {folders} of "
             f"the data directory. The topic cannot be read or written until its records are "
-            f"restored. {_WAY_BACK}"
+            f"restored. {_REPAIR_ADVICE}"
         )
         self.topic, self.ledger_ids = topic, tuple(ledger_ids)
 
@@ -512,7 +516,7 @@ class MissingFile(StorageError):
 
     def __init__(self, path: str, named_by: str) -> None:
         self.fact = f"{path}, which {named_by} names, is missing or not of the recorded size."
-        super().__init__(f"{self.fact} {_WAY_BACK}")
+        super().__init__(f"{self.fact} {_REPAIR_ADVICE}")
         self.path, self.named_by = path, named_by
 
 
@@ -522,9 +526,9 @@ class CompactedLedgerDamaged(StorageError):
     def __init__(self, topic: str, ledger_id: int, cause: StorageError) -> None:
         fact = getattr(cause, "fact", cause)
         super().__init__(
-            f"The compacted ledger {ledger_id} of {topic} cannot be read: {fact} {_WAY_BACK} Or "
-            "restore its files and unload the topic. Or discard it: unload the topic, delete the "
-            "subscription __compaction, then compact the remaining raw data."
+            f"The compacted ledger {ledger_id} of {topic} cannot be read: {fact} {_REPAIR_ADVICE} "
+            "Or restore its files and unload the topic. Or discard it: unload the topic, delete "
+            "the subscription __compaction, then compact the remaining raw data."
         )
         self.topic, self.ledger_id, self.cause = topic, ledger_id, cause
 

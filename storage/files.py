@@ -190,7 +190,7 @@ class Files:
     syncing thread. Syncs of folders and metadata are not timed. `attempt` distinguishes tasks that
     may write the same file at the same time.
 
-    >>> Files(attempt=7).aside(Path("12/00000000000000000000.log")).name
+    >>> Files(attempt=7).temporary_path(Path("12/00000000000000000000.log")).name
     '00000000000000000000.log.7.tmp'
     """
 
@@ -201,7 +201,7 @@ class Files:
     ) -> None:
         self._on_sync, self.attempt = on_sync, attempt
 
-    def aside(self, path: Path) -> Path:
+    def temporary_path(self, path: Path) -> Path:
         """Returns the path under which a file is written before it gets its name."""
         attempt = f".{self.attempt}" if self.attempt else ""
         return path.with_name(f"{path.name}{attempt}{ASIDE_SUFFIX}")
@@ -279,18 +279,18 @@ class Files:
 
         A file system without links gets a copy, which is durable except for the folder's entry.
         """
-        aside = self.aside(target)
-        self.remove(aside)
+        temporary = self.temporary_path(target)
+        self.remove(temporary)
         with _disk(str(target), "A link"):
             try:
-                os.link(source, aside)
+                os.link(source, temporary)
             except OSError as error:
                 if error.errno not in _NO_LINKS:
                     raise
-                self.copy(source, aside)
-        self.replace(aside, target)
+                self.copy(source, temporary)
+        self.replace(temporary, target)
         # A rename changes nothing if both are names of the same file already.
-        self.remove(aside)
+        self.remove(temporary)
 
     def is_same(self, path: Path, other: Path) -> bool:
         """Returns whether both are names of one existing file."""
@@ -369,11 +369,11 @@ def write_file(path: Path, blocks: Iterable[Buffer], files: Files = REAL) -> Non
 
 
 def replace_file(path: Path, blocks: Iterable[Buffer], files: Files = REAL) -> None:
-    """Creates or replaces a file durably: written aside, synced, renamed. Raises DiskFailure."""
-    aside = files.aside(path)
-    files.remove(aside)
-    write_file(aside, blocks, files)
-    files.replace(aside, path)
+    """Creates or replaces a file durably, by a rename. Raises DiskFailure."""
+    temporary = files.temporary_path(path)
+    files.remove(temporary)
+    write_file(temporary, blocks, files)
+    files.replace(temporary, path)
     files.sync_dir(path.parent)
 
 

@@ -186,7 +186,7 @@ class LedgerStore:
             batch.put(writer.record)
         return writer
 
-    def create_aside(self, topic: str) -> LedgerWriter:
+    def create_unfinished(self, topic: str) -> LedgerWriter:
         """Creates a raw ledger that a start deletes, unless it is finished.
 
         The caller completes it with finish() and puts its record in a batch, or calls

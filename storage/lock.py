@@ -115,11 +115,11 @@ class ReadLock:
     """A context manager that shares the lock with other readers. Raises DirectoryLocked.
 
     A directory without a lock file, such as a copy, is not locked. `is_same_boot`: as
-    DirectoryLock's.
+    DirectoryLock's. `advice`: the remedy if the directory is in use.
     """
 
-    def __init__(self, data_dir: Path) -> None:
-        self._data_dir, self._descriptor = data_dir, -1
+    def __init__(self, data_dir: Path, advice: str = _READ_OTHERWISE) -> None:
+        self._data_dir, self._advice, self._descriptor = data_dir, advice, -1
         self.is_same_boot = False
 
     def __enter__(self) -> ReadLock:
@@ -133,7 +133,7 @@ class ReadLock:
         except BlockingIOError:
             owner = _describe(_read(self._descriptor))
             self.__exit__()
-            raise DirectoryLocked(str(self._data_dir), owner, _READ_OTHERWISE) from None
+            raise DirectoryLocked(str(self._data_dir), owner, self._advice) from None
         self.is_same_boot = _is_of_boot(_read(self._descriptor), _boot_id())
         return self
 

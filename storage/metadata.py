@@ -347,7 +347,8 @@ class MetadataStore:
         self.change_store(edit)
 
     def skip_ledger_ids(self, through: int) -> None:
-        """Treats ids up to and including `through` as allocated, whatever the store record says."""
+        """Treats ids up to and including `through` as allocated, even if the store record does
+        not."""
 
         def edit(record: StoreRecord) -> None:
             record.next_ledger_id = max(record.next_ledger_id, through + 1)

@@ -308,10 +308,10 @@ class SegmentWriter:
         self._files = files
         self._tally = SegmentTally(segment_path(ledger_id, index))
         self._path = ledgers_dir / self._tally.record.path
-        self._aside = files.aside(self._path)
+        self._temporary = files.temporary_path(self._path)
         # A worker may have died while it wrote a file of that name.
-        files.remove(self._aside)
-        self._file: AppendFile = files.create(self._aside)
+        files.remove(self._temporary)
+        self._file: AppendFile = files.create(self._temporary)
 
     @property
     def size_bytes(self) -> int:
@@ -341,9 +341,9 @@ class SegmentWriter:
         self._file.close()
         reach("worker.segment-written")
         if self._files.exists(self._path):
-            self._files.remove(self._aside)
+            self._files.remove(self._temporary)
         else:
-            self._files.replace(self._aside, self._path)
+            self._files.replace(self._temporary, self._path)
         self._files.sync_dir(self._path.parent)
         reach("worker.segment-renamed")
         self._tally.record.sealed = True
@@ -352,4 +352,4 @@ class SegmentWriter:
     def abandon(self) -> None:
         """Removes the unfinished file."""
         self._file.close()
-        self._files.remove(self._aside)
+        self._files.remove(self._temporary)

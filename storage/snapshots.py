@@ -123,7 +123,8 @@ class Snapshots(SnapshotFolder):
         return described(records)
 
     def _build(self, records: SnapshotRecords, data: bytes) -> None:
-        """Links and writes all files aside, then renames their folder. `data`: the records."""
+        """Links and writes all files in a temporary folder, then renames it. `data`: the
+        records."""
         target = self.path / records.name
         aside = self.path / f"{records.name}{ASIDE_SUFFIX}"
         self._files.remove_dir(aside)

@@ -331,7 +331,7 @@ class LedgerWriter:
         return record
 
     def finish(self) -> LedgerRecord:
-        """Flushes and closes a ledger of create_aside(). Returns its record, for the caller's
+        """Flushes and closes a ledger of create_unfinished(). Returns its record, for the caller's
         batch.
 
         Raises DiskFailure.

@@ -25,7 +25,8 @@ _COMPACTORS = ("auto", "spark", "inline", "off")
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Answers the shell and ends the process, if the shell asks for completions."""
+    """Answers the shell's request for completions and ends the process, if there is such a
+    request."""
     if "_ARGCOMPLETE" in os.environ:
         import argcomplete
 

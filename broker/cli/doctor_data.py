@@ -122,7 +122,7 @@ def version(data_dir: Path, owner: Owner | None) -> Check:
         return Check(name, State.OK, "no broker has opened it")
     found = f"opened by ledgerfold {owner.version}"
     if owner.runs:
-        return Check(name, State.OK, f"{found}, process {owner.pid}, which runs")
+        return Check(name, State.OK, f"{found}, process {owner.pid}, which is running")
     if _numbers(owner.version) > _numbers(__version__):
         what = f"start it with {owner.version}: this is {__version__}, which may refuse it"
         return Check(name, State.WARNING, found, what)
@@ -141,7 +141,7 @@ def workers(data_dir: Path, owner: Owner | None) -> Check:
 
     name = "worker processes"
     if owner is not None and owner.runs:
-        return Check(name, State.OK, "those of the broker that runs")
+        return Check(name, State.OK, "those of the running broker")
     try:
         tokens = [each.name for each in work_dir(data_dir).iterdir()]
     except OSError:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def written_aside(path: Path, files: Files) -> Iterator[None]:
+def removed_on_failure(path: Path, files: Files) -> Iterator[None]:
     """Removes the file that replaces `path` if the block does not end. Raises FileNotFoundError."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"The folder {path.parent} does not exist.")
@@ -32,7 +32,7 @@ def written_aside(path: Path, files: Files) -> Iterator[None]:
         try:
             yield
         except BaseException as error:
-            files.remove(files.aside(path))
+            files.remove(files.temporary_path(path))
             if isinstance(error, KeyboardInterrupt):
                 print(f"ledgerfold: {path} was not written. Export it again.", file=sys.stderr)
             raise
@@ -58,12 +58,12 @@ class Interrupts:
 
     def __init__(self, *signals: signal.Signals) -> None:
         self._signals = signals
-        self.is_held = self._has_come = False
+        self.is_held = self._is_interrupted = False
         self._before: dict[signal.Signals, Any] = {}
 
     def check(self) -> None:
         """Raises KeyboardInterrupt if a signal was delayed."""
-        if self._has_come:
+        if self._is_interrupted:
             raise KeyboardInterrupt
 
     def __enter__(self) -> Interrupts:
@@ -77,6 +77,6 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        is_first, self._has_come = not self._has_come, True
+        is_first, self._is_interrupted = not self._is_interrupted, True
         if not (self.is_held and is_first):
             raise KeyboardInterrupt

@@ -40,7 +40,7 @@ CONFIG_BYTES_MAX = 1024 * 1024
 _UNSET = object()
 
 
-class _Given(NamedTuple):
+class _Source(NamedTuple):
     """The value of an option. `where`: the variable, or the file and the key."""
 
     where: str
@@ -122,18 +122,18 @@ class OptionSources:
             if not any(action in group for group in groups):
                 yield [action]
 
-    def _variables(self) -> dict[str, _Given]:
+    def _variables(self) -> dict[str, _Source]:
         found = {}
         for name, action in self._options.items():
             variable = variable_of(action)
             # Empty is unset, as for shells' ${NAME:-default}.
             if text := self._environment.get(variable):
-                found[name] = _Given(variable, _of_variable(action, text, variable))
+                found[name] = _Source(variable, _of_variable(action, text, variable))
         return found
 
     def _file(
-        self, options: argparse.Namespace, variables: Mapping[str, _Given]
-    ) -> dict[str, _Given]:
+        self, options: argparse.Namespace, variables: Mapping[str, _Source]
+    ) -> dict[str, _Source]:
         path = options.config
         if path is _UNSET and CONFIG in variables:
             path = _converted(self._parser, self._options[CONFIG], variables[CONFIG])
@@ -145,7 +145,7 @@ class OptionSources:
             if name not in known:
                 hint = did_you_mean(name.replace("_", "-"), known)
                 raise InvalidRequest(f"{path}: {name!r} is not an option of serve.{hint}")
-            found[name] = _Given(f"{path}: {name}", value)
+            found[name] = _Source(f"{path}: {name}", value)
         return found
 
 
@@ -174,7 +174,7 @@ def _of_variable(action: argparse.Action, text: str, variable: str) -> Any:
     return text
 
 
-def _converted(parser: argparse.ArgumentParser, action: argparse.Action, given: _Given) -> Any:
+def _converted(parser: argparse.ArgumentParser, action: argparse.Action, given: _Source) -> Any:
     """Returns the value that the parser would set. Raises InvalidRequest."""
     value = given.value
     if _is_repeated(action):
@@ -189,7 +189,7 @@ def _converted(parser: argparse.ArgumentParser, action: argparse.Action, given: 
 
 
 def _checked(
-    parser: argparse.ArgumentParser, action: argparse.Action, given: _Given, value: Any
+    parser: argparse.ArgumentParser, action: argparse.Action, given: _Source, value: Any
 ) -> Any:
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise InvalidRequest(f"{given.where}: {value!r:.100} is not text or a whole number.")
@@ -202,7 +202,7 @@ def _checked(
         raise InvalidRequest(f"{given.where}: {error.message}.") from None
 
 
-def _listed(action: argparse.Action, given: _Given) -> Sequence[Any]:
+def _listed(action: argparse.Action, given: _Source) -> Sequence[Any]:
     value = given.value
     if isinstance(value, dict) and "=" in str(action.metavar):
         return [f"{name}={each}" for name, each in _flat(value, given.where)]

@@ -154,7 +154,7 @@ class Commands(_SubParsers):
 
 
 class _LazyParsers(dict[str, Any]):
-    """Parsers by name, in order. Each is made when it is first asked for."""
+    """Parsers by name, in order. Each is created on first use."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -124,7 +124,7 @@ _FIELDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "topicCompactionRetainNullKey": ("retain_null_key", _boolean),
     "ttlDurationDefaultInSeconds": ("message_ttl_ms", _whole(1000)),
 }
-# Behaviours that are fixed here, whatever value is given.
+# Behaviours that are fixed here, regardless of the value.
 _FIXED = {
     "acknowledgmentAtBatchIndexLevelEnabled": ("true", "batch indexes are always acknowledged"),
     "allowAutoTopicCreationType": ("non-partitioned", "partitioned topics are created explicitly"),

@@ -105,18 +105,18 @@ class ManualClock:
         def wake() -> None:
             if not woken.done():
                 self._awake.add(task)
-                task.add_done_callback(self._rests)
+                task.add_done_callback(self._falls_asleep)
                 woken.set_result(None)
 
         timer = self.call_later(delay_s, wake)
-        self._rests(task)
+        self._falls_asleep(task)
         try:
             await woken
         finally:
             timer.cancel()
 
-    def _rests(self, task: asyncio.Task[Any]) -> None:
-        task.remove_done_callback(self._rests)
+    def _falls_asleep(self, task: asyncio.Task[Any]) -> None:
+        task.remove_done_callback(self._falls_asleep)
         self._awake.discard(task)
         if not self._awake:
             self._all_asleep.set()

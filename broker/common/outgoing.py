@@ -67,7 +67,7 @@ class Share:
         self.held = size_bytes
         self._all.unsent_bytes -= given
         if given > 0 and self._all.waiting:
-            self._all.give_room()
+            self._all.serve_waiting()
 
     def reserve(self, most: int) -> bool:
         """Holds up to `most` bytes for the next read; returns whether there is room."""
@@ -92,7 +92,7 @@ class Share:
             other.cancel()
             # No effect if room was given: then it is held.
             room.cancel()
-            self._all.give_room()
+            self._all.serve_waiting()
         return not room.cancelled()
 
     def sending(self) -> None:
@@ -172,7 +172,7 @@ class Outgoing:
             self._looking = loop.call_soon(self._make_room)
         return room
 
-    def give_room(self) -> None:
+    def serve_waiting(self) -> None:
         """Gives room to waiting shares, in order."""
         while self.waiting:
             room, share, most = self.waiting[0]
@@ -187,7 +187,7 @@ class Outgoing:
     def _make_room(self) -> None:
         """Makes room at once, then periodically while a share waits."""
         self._looking = None
-        self.give_room()
+        self.serve_waiting()
         if self.waiting:
             for share in tuple(self.shares):
                 share.shed()

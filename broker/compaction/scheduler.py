@@ -102,7 +102,7 @@ class CompactionScheduler:
         self._tasks: set[asyncio.Task[object]] = set()
         self._running = 0
         self._is_stopping, self._has_monitors = False, True
-        # Called for every ended run, whatever its outcome.
+        # Called for every ended run, successful or not.
         self.on_ended: set[Callable[[RunRecord], None]] = set()
 
     def start(self, *, monitors: bool = True) -> None:

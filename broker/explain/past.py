@@ -76,9 +76,9 @@ class Evaluation:
         self._evaluator, self._conclude, self._forget = evaluator, conclude, forget
         self._open: dict[tuple[Position, int], Version] = {}
 
-    def meet(self, version: Version) -> None:
+    def process(self, version: Version) -> None:
         self._open[version.found.identity] = version
-        for decision in self._evaluator.meet(version.found):
+        for decision in self._evaluator.process(version.found):
             self._report(decision)
         if len(self._open) > HELD_MAX:
             self._forget(self._open.pop(next(iter(self._open))))
@@ -110,7 +110,7 @@ class Past:
         self._again: deque[Version] = deque(maxlen=HELD_MAX)
         self._begin_run()
 
-    def meet(self, version: Version) -> None:
+    def process(self, version: Version) -> None:
         """Adds the next version at or below the horizon of one of the runs."""
         while version.found.position > self._line.read_through(self._at):
             self._end_run()
@@ -134,7 +134,7 @@ class Past:
         strategy = strategy_of(run)
         self._rules = rules_of(strategy.name)
         time_ms = run.plan_time_ms or run.started_ms
-        evaluator = self._rules.evaluator(asked_of(strategy, time_ms, self._read))
+        evaluator = self._rules.evaluator(run_parameters(strategy, time_ms, self._read))
         self._evaluation = Evaluation(evaluator, self._conclude, self._forget)
         met, self._kept = list(self._kept), deque(maxlen=HELD_MAX)
         for version in sorted(met, key=lambda version: version.found.identity):
@@ -149,7 +149,7 @@ class Past:
         is_forgotten = self._at == 0 and not self._line.is_complete
         if is_forgotten or (self._rules.looks_back and not self._is_known):
             version.is_sure = False
-        self._evaluation.meet(version)
+        self._evaluation.process(version)
 
     def _end_run(self) -> None:
         self._evaluation.end()
@@ -183,7 +183,7 @@ def _is_reason(version: Version, rule: pb.CompactionRule, run: RunRecord) -> boo
     return version.decision.rule == rule and strategy_of(version.run) == strategy_of(run)
 
 
-def asked_of(
+def run_parameters(
     strategy: CompactionStrategy, time_ms: int, read: Callable[[Found], StoredMessage]
 ) -> RunParameters:
     return RunParameters(strategy.name, settings_of(strategy), time_ms, read)

@@ -40,8 +40,8 @@ from ledgerfold.broker.explain.past import (
     Past,
     Version,
     add_null_key_past,
-    asked_of,
     null_key_decision,
+    run_parameters,
 )
 from ledgerfold.broker.explain.run_line import (
     RunLine,
@@ -106,7 +106,7 @@ def explain(
     newest: deque[Version] = deque(maxlen=versions_max)
     count, account = 0, _Account(facts)
     for found in history:
-        version = account.meet(found)
+        version = account.process(found)
         if wanted(found):
             newest.append(version)
             count += 1
@@ -136,7 +136,7 @@ class _Account:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._past, self._hypothetical = None, None
-        asked = asked_of(facts.strategy, facts.time_ms, facts.read)
+        asked = run_parameters(facts.strategy, facts.time_ms, facts.read)
         rules = rules_of(facts.strategy.name)
         self._next = Evaluation(rules.evaluator(asked), _conclude_next)
         if facts.line is not None and facts.has_key:
@@ -146,16 +146,16 @@ class _Account:
             ):
                 self._hypothetical = Evaluation(rules.evaluator(asked), _conclude_hypothetical)
 
-    def meet(self, found: Found) -> Version:
+    def process(self, found: Found) -> Version:
         version, line = Version(found), self._facts.line
         if line is not None and line.has_read(found.position):
             if self._past is not None:
-                self._past.meet(version)
+                self._past.process(version)
             else:
                 add_null_key_past(version, line)
         if self._hypothetical is not None:
-            self._hypothetical.meet(version)
-        self._meet_next(version)
+            self._hypothetical.process(version)
+        self._process_next(version)
         return version
 
     def end(self) -> None:
@@ -163,7 +163,7 @@ class _Account:
             if each is not None:
                 each.end()
 
-    def _meet_next(self, version: Version) -> None:
+    def _process_next(self, version: Version) -> None:
         facts, found = self._facts, version.found
         is_above = facts.horizon is None or found.position > facts.horizon
         if not is_above and not found.in_compacted:
@@ -172,7 +172,7 @@ class _Account:
             why = f"retention removed messages before {facts.floor}"
             version.next = dropped(found, pb.COMPACTION_RULE_RETENTION, why)
         elif facts.has_key:
-            self._next.meet(version)
+            self._next.process(version)
         else:
             name = facts.strategy.name
             keeps = facts.retain_null_key and not drops_null_keys(name)

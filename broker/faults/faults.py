@@ -164,7 +164,7 @@ class Faults:
             None if losing is None else _loss(losing, subject),
         )
 
-    async def meet(self, operation: int, subject: Subject) -> None:
+    async def apply_rules(self, operation: int, subject: Subject) -> None:
         """Delays an operation, and fails it, as the rules say."""
         effect = self.effect(operation, subject)
         if effect is None:
@@ -236,7 +236,7 @@ class Faults:
 async def looked_up(faults: Faults | None, topic: str) -> None:
     """Delays or refuses a client's lookup of a topic, as the rules of a broker say."""
     if faults is not None:
-        await faults.meet(FAULT_OPERATION_LOOKUP, Subject(topic))
+        await faults.apply_rules(FAULT_OPERATION_LOOKUP, Subject(topic))
 
 
 def allowed(faults: Faults | None) -> Faults:

@@ -24,7 +24,7 @@ __all__ = ["FAULT_KIND_DISCONNECT", "Fault", "Rule", "Subject"]
 
 
 class Subject(NamedTuple):
-    """The names that an operation is about. `topic`: a full one. "": there is none."""
+    """The names that an operation concerns. `topic`: a full one. "": there is none."""
 
     topic: str = ""
     producer: str = ""

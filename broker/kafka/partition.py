@@ -22,13 +22,13 @@ from random import getrandbits
 from ledgerfold.broker.kafka.config.config import BrokerConfig, LogConfig
 from ledgerfold.broker.kafka.config.settings import INT_MAX
 from ledgerfold.broker.kafka.log.aborted import committed
-from ledgerfold.broker.kafka.log.appended import Appended, TakenOver
+from ledgerfold.broker.kafka.log.appended import Appended, CopiedBatches
 from ledgerfold.broker.kafka.log.checkpoint_file import topic_partition
 from ledgerfold.broker.kafka.log.loading import FoundBatch
 from ledgerfold.broker.kafka.log.log import KafkaLog
 from ledgerfold.broker.kafka.log.reads import StoredBatch
 from ledgerfold.broker.kafka.log.segments import LiveSegment
-from ledgerfold.broker.kafka.log.validation import AppendRules, Taken
+from ledgerfold.broker.kafka.log.validation import AppendRules, ValidatedBatch
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.kafka.producers.producer_snapshots import replay_start, take_snapshot
 from ledgerfold.broker.kafka.producers.producers import Producers
@@ -167,24 +167,24 @@ class Partition:
         entry: EntryHeader,
         batch: BatchParts,
         origin: Origin = Origin.CLIENT,
-        taken_over: TakenOver | None = None,
+        copied: CopiedBatches | None = None,
     ) -> Appended:
         """Appends one batch. Raises KafkaError, and the error with which the log failed.
 
-        `taken_over`: for a leader's batches only.
+        `copied`: for a leader's batches only.
         """
         self.log.tail.check_open()
         now_ms = self._clock_ms()
-        if taken_over is not None and taken_over.append_time_ms is not None:
-            now_ms = taken_over.append_time_ms
-        taken = self._take(batch, origin, now_ms, fits_segment=taken_over is None)
+        if copied is not None and copied.append_time_ms is not None:
+            now_ms = copied.append_time_ms
+        taken = self._take(batch, origin, now_ms, fits_segment=copied is None)
         header = taken.header
         marker = None
         if header.is_control:
             marker = read_end_marker(taken.header_bytes + taken.section)
         # NOTE: as in Kafka, a batch that is refused now, or a duplicate, may have rolled the
         # segment.
-        if taken_over is None:
+        if copied is None:
             self._roll_before(header, now_ms)
         else:
             self._check_span(header)
@@ -199,7 +199,9 @@ class Partition:
             self.log.segments.active.aborted.extend(each.record() for each in aborted)
         return Appended(header.base_offset, header.last_offset, position, taken.append_time_ms)
 
-    def _take(self, batch: BatchParts, origin: Origin, now_ms: int, *, fits_segment: bool) -> Taken:
+    def _take(
+        self, batch: BatchParts, origin: Origin, now_ms: int, *, fits_segment: bool
+    ) -> ValidatedBatch:
         rules, end = self._rules, self.log.end_offset
         if origin is Origin.REPLICATION:
             return rules.follow(

@@ -48,7 +48,7 @@ class TopicTotals:
     bytes_written: int = 0
 
     def add(self, run: RunRecord) -> None:
-        """Adds an ended run, whatever its outcome."""
+        """Adds an ended run, successful or not."""
         took_ms = duration_ms(run)
         self.duration_ms += took_ms
         if run.state != RUN_STATE_SUCCESS:

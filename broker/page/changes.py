@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from ledgerfold.broker.http.answers import Refusal
-from ledgerfold.broker.page.asked import Asked, topic_path
+from ledgerfold.broker.page.page_request import PageRequest, topic_path
 from ledgerfold.broker.page.rendering import Page, Redirect
 from ledgerfold.broker.rpc.admin import ClockHandlers
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
@@ -28,21 +28,21 @@ class Changes:
         self._broker, self._compaction = broker, compaction
         self._clock, self._cleaner = ClockHandlers(broker), CleanerHandlers(broker)
 
-    async def compact(self, asked: Asked) -> Redirect:
+    async def compact(self, request: PageRequest) -> Redirect:
         """Starts a run, or queues it."""
-        name = recorded_name(self._broker, asked.topic)
+        name = recorded_name(self._broker, request.topic)
         started = await self._compaction.trigger(admin_pb2.TriggerCompactionRequest(topic=name))
         notice = "" if started.run_number else "?notice=nothing-new"
-        return Redirect(f"{topic_path(asked.topic)}{notice}")
+        return Redirect(f"{topic_path(request.topic)}{notice}")
 
-    async def cancel(self, asked: Asked) -> Redirect:
-        name = recorded_name(self._broker, asked.topic)
+    async def cancel(self, request: PageRequest) -> Redirect:
+        name = recorded_name(self._broker, request.topic)
         await self._compaction.cancel(admin_pb2.CancelCompactionRequest(topic=name))
-        return Redirect(topic_path(asked.topic))
+        return Redirect(topic_path(request.topic))
 
-    async def clean(self, asked: Asked) -> Redirect:
+    async def clean(self, request: PageRequest) -> Redirect:
         """Runs a pass of the cleaner on a Kafka topic; a long one continues without the page."""
-        name = recorded_name(self._broker, asked.topic)
+        name = recorded_name(self._broker, request.topic)
         # It runs to completion whether this waits or not; its errors are in the list of passes.
         cleaning = asyncio.ensure_future(
             self._cleaner.clean(kafka_pb2.CleanTurnRequest(topic=name))
@@ -51,22 +51,22 @@ class Changes:
         done, _ = await asyncio.wait({cleaning}, timeout=_CLEANING_S)
         if done:
             cleaning.result()
-        return Redirect(topic_path(asked.topic))
+        return Redirect(topic_path(request.topic))
 
-    async def clock(self, asked: Asked) -> Page:
+    async def clock(self, request: PageRequest) -> Page:
         """Shows the clock, whose time every page has."""
         return Page("clock.html", "Clock", {"units": CLOCK_UNITS_MS})
 
-    async def advance(self, asked: Asked) -> Redirect:
+    async def advance(self, request: PageRequest) -> Redirect:
         """Moves a manual clock; returns when what became due is done."""
-        if (unit := asked.text("unit", "minutes")) not in CLOCK_UNITS_MS:
+        if (unit := request.text("unit", "minutes")) not in CLOCK_UNITS_MS:
             raise Refusal(400, f"{unit[:100]!r} is not a unit: use {', '.join(CLOCK_UNITS_MS)}.")
-        by = asked.number("by", 0, most=_ADVANCE_MAX, least=1)
+        by = request.number("by", 0, most=_ADVANCE_MAX, least=1)
         await self._clock.move(admin_pb2.MoveClockRequest(advance_ms=by * CLOCK_UNITS_MS[unit]))
         return Redirect("/clock")
 
 
 def _seen(cleaning: asyncio.Future[kafka_pb2.CleanTurnResponse]) -> None:
-    """Takes the error of a cleaning: perhaps nobody waits for it any more."""
+    """Retrieves the error of a cleaning, whose caller may have left."""
     if not cleaning.cancelled():
         cleaning.exception()

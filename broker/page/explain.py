@@ -8,7 +8,7 @@ from typing import Any
 
 from ledgerfold.broker.explain.text import record_text
 from ledgerfold.broker.http.answers import Refusal
-from ledgerfold.broker.page.asked import Asked
+from ledgerfold.broker.page.page_request import PageRequest
 from ledgerfold.broker.page.rendering import Page
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
 from ledgerfold.broker.rpc.existing import stored_names
@@ -31,8 +31,8 @@ class ExplainPage:
     def __init__(self, broker: Broker, compaction: CompactionHandlers) -> None:
         self._broker, self._compaction = broker, compaction
 
-    async def show(self, asked: Asked) -> Page:
-        """Answers about a key, `of`, which is given as `by` says; without one, asks for it."""
+    async def show(self, asked: PageRequest) -> Page:
+        """Shows the history of a key, `of`, whose form is `by`. Without a key, shows the form."""
         # Also without a question: a topic that does not exist has no form.
         topic, *_ = stored_names(self._broker, asked.topic)
         by, of = asked.text("by", "text"), asked.text("of")

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from ledgerfold.broker.http.answers import Refusal
 from ledgerfold.broker.kafka.producers.producer import Origin
-from ledgerfold.broker.page.asked import Asked, topic_path
+from ledgerfold.broker.page.page_request import PageRequest, topic_path
 from ledgerfold.broker.page.rendering import Page, Redirect, shown_bytes
 from ledgerfold.broker.rpc.existing import recorded_name
 from ledgerfold.broker.topics.broker import Broker
@@ -48,21 +48,21 @@ class MessagesPage:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    async def show(self, asked: Asked) -> Page:
+    async def show(self, request: PageRequest) -> Page:
         """Reads from `from` on: a message id, or the earliest message."""
-        name = recorded_name(self._broker, asked.topic)
+        name = recorded_name(self._broker, request.topic)
         topic = await self._broker.any_topic(name, create=False)
-        view, begin = asked.text("view", "raw"), asked.text("from").strip()
+        view, begin = request.text("view", "raw"), request.text("from").strip()
         if view not in VIEWS:
             raise Refusal(400, "view is raw or compacted.")
         values: dict[str, Any] = {
-            "topic": asked.topic,
+            "topic": request.topic,
             "view": view,
             "views": VIEWS,
             "begin": begin,
             "messages": [],
             "more_from": "",
-            "published": asked.text("published"),
+            "published": request.text("published"),
             "is_kafka": isinstance(topic, KafkaTopic),
         }
         if isinstance(topic, Topic | KafkaTopic):
@@ -76,12 +76,12 @@ class MessagesPage:
             values |= await self._broker.in_thread(
                 lambda: _shown(entries, at, first_offset, begin, has_more=has_more)
             )
-        return Page("messages.html", f"Messages: {asked.topic}", values)
+        return Page("messages.html", f"Messages: {request.topic}", values)
 
-    async def publish(self, asked: Asked) -> Redirect:
+    async def publish(self, request: PageRequest) -> Redirect:
         """Publishes one message, and shows it."""
-        name = recorded_name(self._broker, asked.topic)
-        key, value = asked.text("key"), asked.text("value")
+        name = recorded_name(self._broker, request.topic)
+        key, value = request.text("key"), request.text("value")
         if len(value) > VALUE_CHARACTERS_MAX or len(key) > KEY_CHARACTERS_MAX:
             raise Refusal(
                 413,
@@ -90,7 +90,7 @@ class MessagesPage:
             )
         # Browsers send line ends of a form as CR LF.
         data = value.replace("\r\n", "\n").encode()
-        is_tombstone = asked.text("tombstone") == "on"
+        is_tombstone = request.text("tombstone") == "on"
         if is_tombstone and not key:
             raise Refusal(400, "A tombstone deletes a key: name one.")
         topic = await self._broker.any_topic(name, create=False, to_write=True)
@@ -107,7 +107,7 @@ class MessagesPage:
             raise NotAllowed(f"{name} is not persistent: it has no stored messages to show.")
         at = id_text(*position, partition_index(name))
         query = urlencode({"from": at, "published": at})
-        return Redirect(f"{topic_path(asked.topic)}/messages?{query}")
+        return Redirect(f"{topic_path(request.topic)}/messages?{query}")
 
 
 async def _publish(topic: Topic, key: bytes | None, value: bytes) -> Position:

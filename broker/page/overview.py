@@ -14,8 +14,8 @@ from ledgerfold.broker.common.given_names import shown_topic
 from ledgerfold.broker.common.names import TopicName, is_non_persistent
 from ledgerfold.broker.kafka.cleaner.cleaner import plan_of
 from ledgerfold.broker.log.ledger_record import all_ledger_ids
-from ledgerfold.broker.page.asked import Asked
 from ledgerfold.broker.page.figures import Figures, figures, horizon_of
+from ledgerfold.broker.page.page_request import PageRequest
 from ledgerfold.broker.page.rendering import Page
 from ledgerfold.broker.page.runs import latest, running, shown_run
 from ledgerfold.broker.rpc.admin import broker_info
@@ -72,15 +72,15 @@ class Overview:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    async def topics(self, asked: Asked) -> Page:
+    async def topics(self, request: PageRequest) -> Page:
         """Lists topics by name. `q`: a part of the name; `page`: from 1."""
-        broker, wanted = self._broker, asked.text("q").strip()
+        broker, wanted = self._broker, request.text("q").strip()
         in_memory = broker.non_persistent.listed()
         names = await broker.in_thread(lambda: broker.metadata.topic_names() + in_memory)
         found = await broker.in_thread(lambda: _with(wanted, names)) if wanted else names
         pages = max(1, -(-len(found) // TOPICS_SHOWN))
         # Topics may have been deleted since the page before was shown.
-        page = min(asked.number("page", 1, least=1), pages)
+        page = min(request.number("page", 1, least=1), pages)
         shown = found[(page - 1) * TOPICS_SHOWN : page * TOPICS_SHOWN]
         rows = list[Row]()
         for each in shown:
@@ -101,7 +101,7 @@ class Overview:
         }
         return Page("overview.html", "Topics", values)
 
-    async def runs(self, asked: Asked) -> Page:
+    async def runs(self, request: PageRequest) -> Page:
         """Lists the latest runs of the topics that are loaded, those in progress first."""
         broker = self._broker
         current = running(broker, tuple(broker.topics))
@@ -191,5 +191,5 @@ class Overview:
 
 
 def _with(wanted: str, names: Sequence[str]) -> list[str]:
-    """Returns the names that have a text in them, whatever its case."""
+    """Returns the names that contain a text, regardless of case."""
     return [each for each in names if wanted.lower() in shown_topic(each).lower()]

@@ -26,7 +26,7 @@ from markupsafe import Markup
 
 from ledgerfold.broker.common.sizes import format_size
 from ledgerfold.broker.http.answers import Answer
-from ledgerfold.broker.page.asked import topic_path
+from ledgerfold.broker.page.page_request import topic_path
 from ledgerfold.broker.page.sign_in import CHALLENGE
 
 SHOWN_BYTES_MAX = 1024
@@ -158,7 +158,7 @@ def static_files() -> Mapping[str, StaticFile]:
 
 
 def static_answer(name: str) -> Answer | None:
-    """Returns a script, a style or a picture of this package. None: there is none of that name."""
+    """Returns a script, a style or a picture of this package; None if none has that name."""
     found = static_files().get(name)
     if found is None:
         return None

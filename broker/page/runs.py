@@ -55,7 +55,7 @@ class Run(NamedTuple):
     progress: Progress | None = None
 
     @property
-    def is_going_on(self) -> bool:
+    def is_in_progress(self) -> bool:
         return self.progress is not None
 
 

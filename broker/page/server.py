@@ -25,12 +25,12 @@ from ledgerfold.broker.http.listener import (
     certificate_role,
     read_body,
 )
-from ledgerfold.broker.page.asked import Asked, parse
 from ledgerfold.broker.page.changes import Changes
 from ledgerfold.broker.page.explain import ExplainPage
 from ledgerfold.broker.page.guard import Guard
 from ledgerfold.broker.page.messages import MessagesPage
 from ledgerfold.broker.page.overview import Overview
+from ledgerfold.broker.page.page_request import PageRequest, parse
 from ledgerfold.broker.page.rendering import (
     Page,
     Redirect,
@@ -49,16 +49,16 @@ from ledgerfold.storage.error_codec import encode_error
 from ledgerfold.storage.errors import LedgerfoldError, StorageError
 from ledgerfold.version import __version__
 
-View = Callable[[Asked], Awaitable[Page | Redirect]]
+View = Callable[[PageRequest], Awaitable[Page | Redirect]]
 _FORM = "application/x-www-form-urlencoded"
 _NOT_FOUND = "There is nothing here."
 _log = logging.getLogger(__name__)
 
 
 class PageServer:
-    """The page of one broker. `writes`: whether it may change anything; `names`: see Guard.
+    """The page of one broker. `writes`: whether it allows changes; `names`: see Guard.
 
-    `authentication`: decides who may use it; None: everybody. `certificates`: for TLS.
+    `authentication`: decides who may use it; None: any client. `certificates`: for TLS.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class PageServer:
         if view is None:
             raise Refusal(404, _NOT_FOUND)
         async with asyncio.timeout(REQUEST_S):
-            return await view(Asked(parts, parse(query)))
+            return await view(PageRequest(parts, parse(query)))
 
     def _view(self, parts: Sequence[str]) -> View | None:
         match parts:
@@ -168,7 +168,7 @@ class PageServer:
         kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if kind != _FORM:
             raise Refusal(415, f"A form must have the content type {_FORM}.")
-        asked = Asked(parts, parse(await read_body(request)))
+        asked = PageRequest(parts, parse(await read_body(request)))
         self.guard.check_change(request.headers, asked.text("token"))
         async with asyncio.timeout(REQUEST_S):
             return await change(asked)

@@ -8,9 +8,9 @@ from typing import Any
 
 from ledgerfold.broker.common.given_names import shown, shown_topic
 from ledgerfold.broker.common.names import COMPACTION_CURSOR
-from ledgerfold.broker.page.asked import Asked
 from ledgerfold.broker.page.figures import figures, horizon_of
 from ledgerfold.broker.page.kafka import kafka_values
+from ledgerfold.broker.page.page_request import PageRequest
 from ledgerfold.broker.page.rendering import Page
 from ledgerfold.broker.page.runs import latest
 from ledgerfold.broker.page.strip import Piece, pulsar_strip
@@ -35,14 +35,14 @@ class TopicPage:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    async def show(self, asked: Asked) -> Page:
+    async def show(self, request: PageRequest) -> Page:
         """Shows a topic, which is loaded if it was not. Raises TopicNotFound, StorageError."""
-        name = recorded_name(self._broker, asked.topic)
+        name = recorded_name(self._broker, request.topic)
         topic = await self._broker.any_topic(name, create=False)
         values: dict[str, Any] = {
             "topic": shown_topic(name),
             "stats": stats_of(self._broker, topic),
-            "notice": NOTICES.get(asked.text("notice"), ""),
+            "notice": NOTICES.get(request.text("notice"), ""),
         }
         if isinstance(topic, Topic):
             return Page("topic.html", values["topic"], values | self._pulsar(topic))

@@ -13,7 +13,7 @@ from typing import Any
 
 from ledgerfold.broker.common.sizes import format_size
 from ledgerfold.broker.http.answers import Refusal, whole_number
-from ledgerfold.broker.page.asked import Asked
+from ledgerfold.broker.page.page_request import PageRequest
 from ledgerfold.broker.page.rendering import Page, duration
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
 from ledgerfold.broker.rpc.existing import recorded_name
@@ -43,7 +43,7 @@ class WhatIfPage:
     def __init__(self, broker: Broker, compaction: CompactionHandlers) -> None:
         self._broker, self._compaction = broker, compaction
 
-    async def show(self, asked: Asked) -> Page:
+    async def show(self, asked: PageRequest) -> Page:
         """Answers a question; without one (`ask`), shows its form."""
         name = recorded_name(self._broker, asked.topic)
         topic = await self._broker.any_topic(name, create=False)
@@ -65,7 +65,7 @@ class WhatIfPage:
         return Page("what_if.html", f"What if: {asked.topic}", values)
 
 
-def _forecasts(asked: Asked) -> WhatIfRequest:
+def _forecasts(asked: PageRequest) -> WhatIfRequest:
     """Raises Refusal."""
     request = WhatIfRequest()
     for name in asked.texts("strategy"):
@@ -82,7 +82,7 @@ def _forecasts(asked: Asked) -> WhatIfRequest:
     return request
 
 
-def _cleanings(asked: Asked) -> WhatIfRequest:
+def _cleanings(asked: PageRequest) -> WhatIfRequest:
     """Combines the ratios and the lags of a question. Raises Refusal."""
     ratios = asked.text("ratio").replace(",", " ").split()
     time_ms = _unit(asked, "time_unit", TIME_UNITS_MS)
@@ -106,14 +106,14 @@ def _check_count(replays: Sequence[object]) -> None:
         raise Refusal(400, f"At most {REPLAYS_MAX} settings are compared at a time.")
 
 
-def _unit(asked: Asked, name: str, units: dict[str, int]) -> int:
+def _unit(asked: PageRequest, name: str, units: dict[str, int]) -> int:
     first = next(iter(units))
     if (unit := asked.text(name, first)) not in units:
         raise Refusal(400, f"{unit[:100]!r} is not a unit: use {', '.join(units)}.")
     return units[unit]
 
 
-def _numbers(asked: Asked, name: str) -> list[int]:
+def _numbers(asked: PageRequest, name: str) -> list[int]:
     """Returns whole numbers from a text with commas or spaces. Raises Refusal."""
     numbers = [whole_number(name, each) for each in asked.text(name).replace(",", " ").split()]
     if any(not 0 < each < 10**9 for each in numbers):

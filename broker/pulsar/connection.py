@@ -68,9 +68,9 @@ class Connection(asyncio.Protocol):
         # as counted for all connections.
         self._frames_bytes = self._waiting_bytes = self._held_bytes = 0
         self._arrived, self._answered = asyncio.Event(), asyncio.Event()
-        self._heard, self._lost = asyncio.Event(), asyncio.Event()
+        self._has_received, self._lost = asyncio.Event(), asyncio.Event()
         self._is_paused = self.is_connected = False
-        self.began_s = self.heard_s = shared.now_s()
+        self.began_s = self.received_s = shared.now_s()
         self._authentication: Authentication | None = None
 
     # Called by the transport
@@ -95,8 +95,8 @@ class Connection(asyncio.Protocol):
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
     def data_received(self, data: bytes) -> None:
-        self.heard_s = self._shared.now_s()
-        self._heard.set()
+        self.received_s = self._shared.now_s()
+        self._has_received.set()
         try:
             frames = self._splitter.feed(data)
         except InvalidRequest as error:
@@ -172,10 +172,10 @@ class Connection(asyncio.Protocol):
         """Pings the client, and closes the connection if it is silent for ALIVE_S; returns whether
         it was.
         """
-        self._heard.clear()
+        self._has_received.clear()
         self.ping()
         try:
-            await asyncio.wait_for(self._heard.wait(), ALIVE_S)
+            await asyncio.wait_for(self._has_received.wait(), ALIVE_S)
         except TimeoutError:
             if self.is_held_back:
                 return False
@@ -223,7 +223,7 @@ class Connection(asyncio.Protocol):
         self._count_held()
         if self._is_paused and self._frames_bytes <= READ_AHEAD_BYTES:
             self._is_paused = False
-            self.heard_s = self._shared.now_s()
+            self.received_s = self._shared.now_s()
             self._transport.resume_reading()
 
     def _refuse(self, error: LedgerfoldError) -> None:

@@ -183,7 +183,7 @@ class Consuming:
             # The subscription remains, without this consumer. NOTE: the Java client reconnects it
             # only if the error has arrived before.
             self._link.send(error_answer(asked.request_id, error))
-            attached.tell_closed()
+            attached.notify_closed()
             return
         finally:
             self._consumers.pop(asked.consumer_id, None)
@@ -210,7 +210,7 @@ class Consuming:
         """Notifies consumers of topics that were terminated meanwhile."""
         for attached in self._consumers.values():
             if not attached.is_detached and attached.topic.is_terminated:
-                attached.tell_end()
+                attached.notify_end()
 
     def _connected(self, consumer_id: int) -> AttachedConsumer:
         attached = self._consumers.get(consumer_id)
@@ -268,7 +268,7 @@ class Consuming:
         if attached.stored is not None:
             await acknowledge_entries(ack, attached, *attached.stored)
         consumer.traffic.last_acked_ms = self._link.broker.clock_ms()
-        attached.tell_end()
+        attached.notify_end()
         if ack.HasField("request_id"):
             # 0 means none in the broker, but is a valid id of a client (AttachedConsumer._send).
             subscription.acknowledge(consumer, (), request_id=ack.request_id + 1)

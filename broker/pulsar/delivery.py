@@ -60,7 +60,7 @@ class AttachedConsumer:
         self.is_leaving = self.is_detached = False
         self.delivering: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._has_told_end = self._is_ready = False
+        self._has_notified_end = self._is_ready = False
         # A change of which the client is not notified yet.
         self._active: bool | None = None
         self._epoch: int | None = None
@@ -98,7 +98,7 @@ class AttachedConsumer:
         self._timer = asyncio.get_running_loop().call_later(_READY_S, self.ready)
         # A client that does not read, while others need the room.
         self.consumer.share.on_overrun(self._link.abort)
-        self.tell_end()
+        self.notify_end()
 
     def ready(self) -> None:
         """Notifies the client whether it is active: it has requested messages, or a second has
@@ -115,15 +115,15 @@ class AttachedConsumer:
             self._link.send(command(type_, active_consumer_change=change))
         self._active = None
 
-    def tell_end(self) -> None:
+    def notify_end(self) -> None:
         """Notifies the client, once, that a terminated topic has no more messages for it."""
         is_over = self.topic.is_terminated and not self.subscription.backlog_entries()
-        if is_over and not (self._has_told_end or self.is_detached):
-            self._has_told_end = True
+        if is_over and not (self._has_notified_end or self.is_detached):
+            self._has_notified_end = True
             end = pulsar_pb2.CommandReachedEndOfTopic(consumer_id=self.id)
             self._link.send(command(pulsar_pb2.REACHED_END_OF_TOPIC, reached_end_of_topic=end))
 
-    def tell_closed(self) -> None:
+    def notify_closed(self) -> None:
         """Closes the consumer at its client, which reconnects it."""
         closing = pulsar_pb2.CommandCloseConsumer(consumer_id=self.id, request_id=REQUEST_OF_SERVER)
         self._link.send(command(pulsar_pb2.CLOSE_CONSUMER, close_consumer=closing))
@@ -157,7 +157,7 @@ class AttachedConsumer:
             is_leaving = self.is_leaving
             self.detach()
         if not is_leaving:
-            self.tell_closed()
+            self.notify_closed()
 
     async def _send(self, output: Output) -> None:
         if output.active is not None:

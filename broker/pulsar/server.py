@@ -95,7 +95,7 @@ class PulsarServer:
 
 def check(connection: Member, now_s: float) -> None:
     """Pings an idle client, and closes a silent connection."""
-    silent_s = now_s - connection.heard_s
+    silent_s = now_s - connection.received_s
     if now_s - connection.began_s > CONNECT_S and not connection.is_connected:
         connection.abort(f"it did not begin within {CONNECT_S:.0f} s")
     elif silent_s > SILENT_S and not connection.is_held_back:

@@ -23,11 +23,11 @@ from ledgerfold.storage.errors import Overloaded
 class Member(Protocol):
     """A connection.
 
-    `began_s`: when it began. `heard_s`: when its last byte arrived, or reading was resumed.
+    `began_s`: when it began. `received_s`: when its last byte arrived, or reading was resumed.
     """
 
     began_s: float
-    heard_s: float
+    received_s: float
 
     @property
     def is_connected(self) -> bool:
@@ -118,5 +118,5 @@ class Shared:
         holding = [each for each in self.connections if each.held_bytes]
         if holding:
             # The rest of a frame does not arrive, or the client does not read its answers.
-            oldest = min(holding, key=lambda each: each.heard_s)
+            oldest = min(holding, key=lambda each: each.received_s)
             oldest.abort(f"its frames wait, and all have sent {self.held_bytes} bytes")

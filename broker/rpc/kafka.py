@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from ledgerfold.broker.common.names import persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.kafka.log.aborted import take_over
-from ledgerfold.broker.kafka.log.appended import Appended, TakenOver
+from ledgerfold.broker.kafka.log.appended import Appended, CopiedBatches
 from ledgerfold.broker.kafka.log.begin_segment import begin_segment
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.rpc.handlers import Handler, Handlers, calls_of
@@ -46,18 +46,18 @@ class KafkaHandlers(Handlers):
     @runs_to_completion
     async def append(self, request: kafka_pb2.KafkaAppendRequest) -> kafka_pb2.KafkaAppendResponse:
         topic = await self._topic(request.topic, to_write=True)
-        origin, taken_over = _ORIGINS.get(request.origin), _taken_over(request)
+        origin, copied = _ORIGINS.get(request.origin), _copied(request)
         if origin is None:
             raise InvalidRequest(
                 f"{request.origin} is not a valid origin; valid origins are {_ORIGIN_NAMES}."
             )
-        if taken_over is not None and origin is not Origin.REPLICATION:
+        if copied is not None and origin is not Origin.REPLICATION:
             raise InvalidRequest(
                 "`keep_segments` and `append_time_ms` require KAFKA_ORIGIN_REPLICATION."
             )
-        if request.aborted and taken_over is None:
+        if request.aborted and copied is None:
             raise InvalidRequest("`aborted` requires `keep_segments`.")
-        appended = await topic.append_batches(request.batches, origin, taken_over)
+        appended = await topic.append_batches(request.batches, origin, copied)
         if request.aborted:
             await take_over(
                 topic.log, topic.stored, list(map(AbortedTransaction.of, request.aborted))
@@ -143,12 +143,12 @@ class KafkaHandlers(Handlers):
         )
 
 
-def _taken_over(request: kafka_pb2.KafkaAppendRequest) -> TakenOver | None:
+def _copied(request: kafka_pb2.KafkaAppendRequest) -> CopiedBatches | None:
     if not (request.keep_segments or request.append_time_ms):
         return None
     if not request.keep_segments:
         raise InvalidRequest("`append_time_ms` requires `keep_segments`.")
-    return TakenOver(request.append_time_ms or None)
+    return CopiedBatches(request.append_time_ms or None)
 
 
 def _appended(appended: Sequence[Appended]) -> kafka_pb2.KafkaAppendResponse:

@@ -41,7 +41,7 @@ class Certificates:
         self._loaded = self._load()
 
     @property
-    def asks_clients(self) -> bool:
+    def requires_client_certificate(self) -> bool:
         """True if clients must show certificates."""
         return self._loaded.client_ca is not None
 
@@ -72,7 +72,7 @@ class Certificates:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION
         try:
-            # With an empty password: nobody is there to type one.
+            # With an empty password: no user is there to type one.
             context.load_cert_chain(certificate, key, "")
             for each in more:
                 context.load_verify_locations(each)

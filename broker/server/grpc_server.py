@@ -63,7 +63,9 @@ def _credentials(certificates: Certificates) -> grpc.ServerCredentials:
     # The stubs do not know that None means: as before.
     fetching = cast(Callable[[], grpc.ServerCertificateConfiguration], fetch)
     return grpc.dynamic_ssl_server_credentials(
-        configuration(used), fetching, require_client_authentication=certificates.asks_clients
+        configuration(used),
+        fetching,
+        require_client_authentication=certificates.requires_client_certificate,
     )
 
 

@@ -157,7 +157,7 @@ def _admin(
 
     url = None if pulsar is None else pulsar.service_url
     certificates, guard = protection
-    # It serves metrics, too, which may be for everybody.
+    # It serves metrics, too, which may be open to any client.
     of_metrics = guard if broker.settings.security.protects_metrics else None
     hosts = hosts_of(broker.settings, of_metrics, broker.settings.admin_listen)
     return AdminServer(broker, url, guard=guard, certificates=certificates, hosts=hosts)

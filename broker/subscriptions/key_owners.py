@@ -127,7 +127,7 @@ class KeyHalves:
         self._consumers: list[ConsumerState] = []
 
     def check(self, ranges: Sequence[HashRange]) -> None:
-        """Does nothing: everybody has a share."""
+        """Does nothing: every consumer gets a share."""
 
     def add(self, consumer: ConsumerState) -> None:
         at, end = 0, _SLOTS

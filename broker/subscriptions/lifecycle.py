@@ -139,7 +139,7 @@ async def create_subscription(
     """
     if by_consumer and topic.faults is not None:
         subject = Subject(topic.name, subscription=name)
-        await topic.faults.meet(FAULT_OPERATION_SUBSCRIBE, subject)
+        await topic.faults.apply_rules(FAULT_OPERATION_SUBSCRIBE, subject)
     existing = await _created(topic, name)
     if existing is not None:
         return existing

@@ -86,7 +86,7 @@ class Claim:
 
 
 class StoredEpoch:
-    """The epoch in a topic's record; None if nobody has ever had exclusive access."""
+    """The epoch in a topic's record; None if no producer ever had exclusive access."""
 
     def __init__(self, stored: StoredTopic) -> None:
         self._stored = stored
@@ -154,7 +154,7 @@ class ProducerAccess:
 
     @property
     def epoch(self) -> int | None:
-        """The topic's epoch; None if nobody has ever had exclusive access."""
+        """The topic's epoch; None if no producer ever had exclusive access."""
         return self._kept.epoch
 
     async def take(self, claim: Claim) -> None:

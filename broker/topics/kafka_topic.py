@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 from ledgerfold.broker.common.clock import Timer
 from ledgerfold.broker.kafka.config.config import LogConfig
-from ledgerfold.broker.kafka.log.appended import Appended, TakenOver
+from ledgerfold.broker.kafka.log.appended import Appended, CopiedBatches
 from ledgerfold.broker.kafka.log.log import KafkaLog
 from ledgerfold.broker.kafka.log.reads import StoredBatch
 from ledgerfold.broker.kafka.partition import Partition
@@ -168,11 +168,11 @@ class KafkaTopic(LoadedTopic):
         header: EntryHeader,
         batch: BatchParts,
         origin: Origin = Origin.CLIENT,
-        taken_over: TakenOver | None = None,
+        copied: CopiedBatches | None = None,
     ) -> Appended:
         """Appends a batch, as Partition.append(), and counts it."""
         try:
-            appended = self.partition.append(header, batch, origin, taken_over)
+            appended = self.partition.append(header, batch, origin, copied)
         except RecordsRefused as refusal:
             self.broker.cleaner.gauges.keyless_records += refusal.keyless
             raise
@@ -181,7 +181,7 @@ class KafkaTopic(LoadedTopic):
         return appended
 
     async def append_batches(
-        self, batches: bytes, origin: Origin, taken_over: TakenOver | None = None
+        self, batches: bytes, origin: Origin, copied: CopiedBatches | None = None
     ) -> list[Appended]:
         """Appends concatenated batches; returns when they are durable.
 
@@ -198,7 +198,7 @@ class KafkaTopic(LoadedTopic):
                 header, parts = read_header(entry), BatchParts.of(batch)
                 if origin is Origin.REPLICATION:
                     await self._prepare_to_follow(parts)
-                appended.append(self.append(header, parts, origin, taken_over))
+                appended.append(self.append(header, parts, origin, copied))
         except KafkaError:
             await self.durable(appended)
             raise

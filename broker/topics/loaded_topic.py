@@ -111,12 +111,12 @@ class LoadedTopic(ServedTopic):
         """Returns whether it is the broker's topic of its name: neither unloaded nor replaced."""
         return self.broker.is_loaded(self)
 
-    async def meet_faults(
+    async def apply_faults(
         self, operation: FaultOperation, *, producer: str = "", subscription: str = ""
     ) -> None:
         """Delays or refuses what a client asks of it, as the rules of the broker say."""
         if self.faults is not None:
-            await self.faults.meet(operation, Subject(self.name, producer, subscription))
+            await self.faults.apply_rules(operation, Subject(self.name, producer, subscription))
 
     def close_ledgers(self) -> None:
         """Closes ledgers left open by a failure at their last durable entry.

@@ -105,7 +105,7 @@ class NonPersistentTopics:
             topic.close()
 
     async def end_unused(self) -> None:
-        """Ends topics that nobody has used for some time, and deletes their schemas.
+        """Ends topics that no client has used for some time, and deletes their schemas.
 
         Raises DiskFailure; then the topics have ended.
         """

@@ -67,7 +67,7 @@ class Reader(StreamReader[StoredEntry]):
         # The next position; entries read ahead follow it and belong to `_buffer_view`.
         self._position = Position(-1, -1)
         self._buffer_view, self._after_buffer = RAW, Position(-1, -1)
-        self._has_told_end = False
+        self._has_notified_end = False
 
     @property
     def held_position(self) -> Position | None:
@@ -86,7 +86,7 @@ class Reader(StreamReader[StoredEntry]):
 
     async def _do_seek(self, start: StartPosition, seek_id: int) -> Step:
         self._route.close()
-        self._has_told_end = False
+        self._has_notified_end = False
         self._route = self._new_route()
         return await super()._do_seek(start, seek_id)
 
@@ -118,8 +118,8 @@ class Reader(StreamReader[StoredEntry]):
             steps.append(Entries(chunk))
             if self._move_on(len(chunk)):
                 steps.append(Notice.IS_RAW)
-        elif self.log.tail.is_terminated and not self._has_told_end:
-            self._has_told_end = True
+        elif self.log.tail.is_terminated and not self._has_notified_end:
+            self._has_notified_end = True
             steps.append(Notice.END_OF_TOPIC)
         if checks:
             steps.append(Checked(checks, has_more=bool(chunk)))

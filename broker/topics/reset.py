@@ -5,7 +5,7 @@ Topics, subscriptions, schemas, policies, namespaces, tenants and faults are del
 as after a deletion. The broker's clock, its compactor, and the ids of ledgers (which are never
 reused) continue.
 
-1. All topics are unloaded, and none is loaded meanwhile (`held_empty`).
+1. All topics are unloaded, and none is loaded meanwhile (`all_unloaded`).
 2. One synced write deletes all records, and marks the ledgers for deletion: that is the reset.
    After a crash, a start finds everything or nothing.
 3. The files are deleted in the background; a start continues a deletion that was interrupted.
@@ -59,7 +59,7 @@ async def reset(broker: Broker) -> int:
     if broker.faults is not None:
         # First: a disk that is said to be full would refuse the reset.
         broker.faults.clear()
-    async with held_empty(broker):
+    async with all_unloaded(broker):
         names = broker.metadata.topic_names()
         ledger_ids = await replace_records(broker, lambda: _delete_records(broker))
         reach("reset.recorded")
@@ -105,11 +105,11 @@ class Emptied(NamedTuple):
 
 
 @asynccontextmanager
-async def held_empty(broker: Broker) -> AsyncIterator[Emptied]:
+async def all_unloaded(broker: Broker) -> AsyncIterator[Emptied]:
     """Unloads all topics and keeps them unloaded inside; no namespace changes, either.
 
-    Those that exist afterwards are loaded again in the background, whatever fails. Non-persistent
-    topics go on.
+    Topics that exist afterwards are loaded again in the background, even after an error.
+    Non-persistent topics continue.
 
     Raises MetadataLost if the records of a topic are lost.
     """

@@ -15,10 +15,10 @@ import functools
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.reset import (
+    all_unloaded,
     check_allowed,
     delete_later,
     forget,
-    held_empty,
     replace_records,
 )
 from ledgerfold.storage.errors import NotAllowed
@@ -42,7 +42,7 @@ class BrokerSnapshots:
         """Raises NotAllowed, InvalidRequest, SnapshotExists, LimitExceeded, StorageError."""
         check_allowed(self._broker)
         self._check_undamaged()
-        async with self._turn, held_empty(self._broker) as emptied:
+        async with self._turn, all_unloaded(self._broker) as emptied:
             try:
                 return await self._broker.in_thread(functools.partial(self._snapshots.save, name))
             except NotAllowed:
@@ -73,7 +73,7 @@ class BrokerSnapshots:
         check_allowed(broker)
         async with self._turn:
             records = await broker.in_thread(functools.partial(self._snapshots.load, name))
-            async with held_empty(broker) as emptied:
+            async with all_unloaded(broker) as emptied:
                 before, restored = broker.metadata.topic_names(), topics_of(records)
                 restore = functools.partial(
                     self._snapshots.restore, records, broker.store.delete_all_files

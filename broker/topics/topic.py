@@ -139,7 +139,7 @@ class Topic(LoadedTopic):
         ProducerFenced, BacklogQuotaExceeded, TopicTerminated, Moved, StorageError.
         """
         claim = claim or Claim()
-        await self.meet_faults(FAULT_OPERATION_CREATE_PRODUCER, producer=name)
+        await self.apply_faults(FAULT_OPERATION_CREATE_PRODUCER, producer=name)
         self.log.tail.check_open()
         await check_producer(self)
         try:
@@ -191,7 +191,7 @@ class Topic(LoadedTopic):
 
         Raises NotAllowed, SubscriptionBusy, and what the log raises.
         """
-        await self.meet_faults(FAULT_OPERATION_SUBSCRIBE, subscription=options.subscription)
+        await self.apply_faults(FAULT_OPERATION_SUBSCRIBE, subscription=options.subscription)
         self._check_free(options.subscription)
         make = reader_kind(self.faults)
         reader = make(self, self.log, self.emulation, options, self.readers)

@@ -283,8 +283,8 @@ class CompactorSupervisor(Compactor):
             address = await process.listening(self._limits.listening)
             ending = Ending("it did not report its port")
             if address is not None:
-                process.on_engine = partial(self._tell_engine, process)
-                self._tell_engine(process)
+                process.on_engine = partial(self._report_engine, process)
+                self._report_engine(process)
                 ending = await self._serve(address, process, secret)
         finally:
             self._process = None
@@ -353,7 +353,7 @@ class CompactorSupervisor(Compactor):
         is_spark = self._process is not None and self._process.engine == "spark"
         return WARMING_UP if is_spark else _STARTING_UP
 
-    def _tell_engine(self, process: WorkerProcess) -> None:
+    def _report_engine(self, process: WorkerProcess) -> None:
         """Logs, once, that the worker is inline though Spark was preferred; `message` says so."""
         notice = process.why_inline and f"Compacting inline: {process.why_inline}"
         if notice and notice != self._notice:

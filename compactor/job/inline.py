@@ -74,7 +74,7 @@ class Stage(ABC):
 
 
 @dataclass
-class Given(Stage):
+class InputRows(Stage):
     lists: list[list[Any]]
 
     @property
@@ -161,10 +161,10 @@ class InlineRows:
         return self.mapPartitions(partial(filter, wanted))
 
     def kept(self) -> InlineRows:
-        return replace(self, stage=Given(self.run(self.stage)))
+        return replace(self, stage=InputRows(self.run(self.stage)))
 
     def unpersist(self) -> None:
-        if isinstance(self.stage, Given):
+        if isinstance(self.stage, InputRows):
             self.stage.lists = []
 
     def collect(self) -> list[Any]:
@@ -191,7 +191,7 @@ class InlineContext:
         listed = list(items)
         bounds = [number * len(listed) // partitions for number in range(partitions + 1)]
         lists = [listed[start:end] for start, end in pairwise(bounds)]
-        return InlineRows(Given(lists), self.run)
+        return InlineRows(InputRows(lists), self.run)
 
 
 class InlineEngine(Engine):

@@ -20,7 +20,7 @@ from ledgerfold.compactor.positions import Integers
 _Words = NDArray[np.uint64]
 _ONE = np.uint64(1)
 # The continuation bits, and a factor that gathers them in one byte.
-_GOES_ON, _TO_BIT_0 = np.uint64(0x8080_8080_8080_8080), np.uint64(7)
+_CONTINUES, _TO_BIT_0 = np.uint64(0x8080_8080_8080_8080), np.uint64(7)
 _GATHER, _GATHERED = np.uint64(0x0102_0408_1020_4080), np.uint64(56)
 # Longer numbers than two bytes are read separately.
 _SHORT_BYTES = 2
@@ -47,11 +47,11 @@ class _Layout(NamedTuple):
     is_long: bool = True
 
 
-def _layout(goes_on: int) -> _Layout:
-    """Computes a layout. `goes_on`: the continuation bit of each byte."""
+def _layout(continues: int) -> _Layout:
+    """Computes a layout. `continues`: the continuation bit of each byte."""
     ends, at = list[int](), 0
     for _ in _Layout._fields[:4]:
-        while goes_on >> at & 1:
+        while continues >> at & 1:
             at += 1
         # Attributes are one byte of any value.
         at += 1 if ends else 2
@@ -61,7 +61,7 @@ def _layout(goes_on: int) -> _Layout:
     return _Layout() if is_long else _Layout(time_at, offset_at, size_at, key_at, is_long=False)
 
 
-_LAYOUTS = [_layout(goes_on) for goes_on in range(1 << WORD_BYTES)]
+_LAYOUTS = [_layout(continues) for continues in range(1 << WORD_BYTES)]
 _TIME_AT, _OFFSET_AT, _SIZE_AT, _KEY_AT, _IS_LONG = map(np.array, zip(*_LAYOUTS, strict=True))
 _OFFSET_BIT, _SIZE_BIT = ((8 * each).astype(np.uint64) for each in (_OFFSET_AT, _SIZE_AT))
 _OFFSET_MASK, _SIZE_MASK = (
@@ -87,7 +87,7 @@ def read_fields(blob: Bytes, starts: Integers, hashed: Hashed | None = None) -> 
 
 
 def _read(words: _Words, starts: Integers, into: Fields, blob: Bytes) -> None:
-    bits = (words & _GOES_ON) >> _TO_BIT_0
+    bits = (words & _CONTINUES) >> _TO_BIT_0
     bits *= _GATHER
     bits >>= _GATHERED
     layouts = bits.view(np.int64)

@@ -112,10 +112,10 @@ def varint_bytes(numbers: Integers) -> tuple[Integers, list[Bytes]]:
     sizes = np.ones(len(numbers), np.int64)
     columns: list[Bytes] = []
     while True:
-        goes_on = left > 127
+        continues = left > 127
         column = (left & np.uint64(127)).astype(np.uint8)
-        columns.append(column | np.where(goes_on, np.uint8(128), np.uint8(0)))
-        if not goes_on.any():
+        columns.append(column | np.where(continues, np.uint8(128), np.uint8(0)))
+        if not continues.any():
             return sizes, columns
-        sizes += goes_on
+        sizes += continues
         left >>= np.uint64(7)

@@ -49,8 +49,8 @@ def joined_blobs(blobs: Iterable[bytes]) -> JoinedKeys:
 def joined_codes(chunks: Sequence[tuple[bytes, Codes]]) -> Integers:
     """Returns one column of codes. Each chunk has keys, and codes that are indexes into them.
 
-    Equal keys get equal codes, whatever their chunk. The code -1 means no key, -2 an entry that
-    always survives.
+    Equal keys get equal codes, in all chunks. The code -1 means no key, -2 an entry that always
+    survives.
     """
     joined = [np.empty(0, np.int64)]
     found = joined_blobs(keys for keys, _ in chunks).codes

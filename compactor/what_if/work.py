@@ -89,9 +89,9 @@ class RunningAnalysis:
     def cancel(self) -> None:
         """Cancels the analysis, which ends soon."""
         self._is_cancelled = True
-        self.give_way()
+        self.preempt()
 
-    def give_way(self) -> None:
+    def preempt(self) -> None:
         """Cancels the attempt; the next attempt is added at the end of the queue."""
         if self._now is not None:
             self._now.cancel()

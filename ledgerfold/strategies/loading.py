@@ -72,10 +72,10 @@ def place_of(name: str) -> Place:
     module, colon, attribute = name.partition(":")
     if colon:
         return Place(name, module, attribute, "")
-    there_are = importlib.metadata.entry_points(group=ENTRY_POINTS)
-    found = {each.value: each for each in there_are if each.name == name}
+    offered = importlib.metadata.entry_points(group=ENTRY_POINTS)
+    found = {each.value: each for each in offered if each.name == name}
     if not found:
-        others = ", ".join(sorted({each.name for each in there_are})) or "none"
+        others = ", ".join(sorted({each.name for each in offered})) or "none"
         raise InvalidStrategy(
             name,
             f"it is not a built-in strategy ({', '.join(LISTED)}), and no package of the "

@@ -7,7 +7,7 @@ decisions of these classes (broker/explain/strategies/), and tests compare runs 
     >>> Message = namedtuple("Message", "is_tombstone is_alone event_time_ms publish_time_ms")
     >>> key = EventTime()
     >>> messages = [Message(False, True, time_ms, 0) for time_ms in (5, 7, 6)]
-    >>> [key.meet(message).removed_events for message in messages]
+    >>> [key.process(message).removed_events for message in messages]
     [0, 1, 0]
     >>> [message.event_time_ms for message in key.kept]
     [7]
@@ -69,7 +69,7 @@ class PublishingOrder(Generic[M]):
         # The messages that a run would keep if it ended here, in order.
         self.kept: deque[M] = deque()
 
-    def meet(self, message: M) -> Effect[M]:
+    def process(self, message: M) -> Effect[M]:
         """Processes the key's next message."""
         removed = tuple(self.kept)
         self.kept.clear()
@@ -94,10 +94,10 @@ class EventTime(PublishingOrder[M]):
     * A message that is not accepted counts nothing, tombstones included.
     """
 
-    def meet(self, message: M) -> Effect[M]:
+    def process(self, message: M) -> Effect[M]:
         if self.kept and not takes_over(message, self.kept[0]):
             return Effect()
-        return super().meet(message)
+        return super().process(message)
 
 
 def takes_over(message: KeyMessage, current: KeyMessage) -> bool:
@@ -128,11 +128,11 @@ class EventTimeWindow(EventTime[M]):
     def is_young(self, message: M) -> bool:
         return (message.event_time_ms or message.publish_time_ms) > self._old_until_ms
 
-    def meet(self, message: M) -> Effect[M]:
+    def process(self, message: M) -> Effect[M]:
         if self.is_young(message):
             self.young.append(message)
             return Effect()
-        return super().meet(message)
+        return super().process(message)
 
 
 class KeepN(PublishingOrder[M]):
@@ -152,9 +152,9 @@ class KeepN(PublishingOrder[M]):
         super().__init__()
         self._n = n
 
-    def meet(self, message: M) -> Effect[M]:
+    def process(self, message: M) -> Effect[M]:
         if message.is_tombstone:
-            effect = super().meet(message)
+            effect = super().process(message)
             return effect._replace(removed_events=1 + len(effect.removed))
         self.kept.append(message)
         if len(self.kept) <= self._n:

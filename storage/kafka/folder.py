@@ -60,7 +60,7 @@ _MAGIC_AT = 16
 
 
 class SegmentFile(NamedTuple):
-    """A segment. `path`: the file of its batches, whatever its name; `start`: their first byte.
+    """A segment. `path`: the file of its batches, under any name; `start`: their first byte.
 
     `txn_index`: its transaction index, if there is one.
     """

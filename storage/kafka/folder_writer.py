@@ -76,7 +76,7 @@ class FolderWriter:
 
     def __init__(self, folder: Path, *, topic_id: UUID, index_interval_bytes: int = 4096) -> None:
         self._folder, self._topic_id = folder, topic_id
-        self._aside = folder.with_name(f".{folder.name}.exporting")
+        self._temporary = folder.with_name(f".{folder.name}.exporting")
         self._interval_bytes = index_interval_bytes
         self._segment: _Segment | None = None
         self._epochs: list[tuple[int, int]] = []
@@ -87,15 +87,15 @@ class FolderWriter:
         """Raises InvalidRequest if the folder exists, or another writer is at work on it."""
         self._check_new()
         with ExitStack() as lock:
-            self._aside.mkdir(parents=True, exist_ok=True)
+            self._temporary.mkdir(parents=True, exist_ok=True)
             try:
-                is_ours = lock.enter_context(locked_folder(self._aside, waits=False))
+                is_ours = lock.enter_context(locked_folder(self._temporary, waits=False))
             except FileNotFoundError:
                 # Another writer has just ended.
                 is_ours = False
             if not is_ours:
                 raise InvalidRequest(f"Another export writes {self._folder}: name a new folder.")
-            lock.callback(shutil.rmtree, self._aside, ignore_errors=True)
+            lock.callback(shutil.rmtree, self._temporary, ignore_errors=True)
             # It may have been renamed since the check.
             self._check_new()
             self._clear()
@@ -108,7 +108,7 @@ class FolderWriter:
 
     def _clear(self) -> None:
         """Removes what an export that was killed has left."""
-        for each in self._aside.iterdir():
+        for each in self._temporary.iterdir():
             each.unlink()
 
     def __exit__(
@@ -117,7 +117,7 @@ class FolderWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # The folder aside is removed unless it was renamed: it must not keep a disk full.
+        # The temporary folder is removed unless it was renamed: it must not keep a disk full.
         with self._lock:
             if error is None:
                 self._finish()
@@ -128,12 +128,12 @@ class FolderWriter:
         epochs = "".join(f"{epoch} {offset}\n" for epoch, offset in self._epochs)
         self._write(EPOCH_FILE, f"0\n{len(self._epochs)}\n{epochs}".encode())
         self._write(METADATA_FILE, f"version: 0\ntopic_id: {id_text(self._topic_id)}".encode())
-        REAL.sync_dir(self._aside)
-        REAL.replace(self._aside, self._folder)
+        REAL.sync_dir(self._temporary)
+        REAL.replace(self._temporary, self._folder)
         REAL.sync_dir(self._folder.parent)
 
     def begin_segment(self, base_offset: int) -> None:
-        log = REAL.create(self._aside / log_file_name(base_offset))
+        log = REAL.create(self._temporary / log_file_name(base_offset))
         self._segment = _Segment(base_offset, log, self._interval_bytes)
         if self._first_base < 0:
             self._first_base = base_offset
@@ -160,7 +160,7 @@ class FolderWriter:
         if modified_ms > 0:
             for kind in ("log", "index", "timeindex"):
                 times = modified_ms * 1_000_000, modified_ms * 1_000_000
-                os.utime(self._aside / log_file_name(base, kind), ns=times)
+                os.utime(self._temporary / log_file_name(base, kind), ns=times)
 
     def write_snapshot(self, producers: Iterable[Producer], end_offset: int) -> None:
         """Writes the snapshot of producers at the log's end."""
@@ -170,7 +170,7 @@ class FolderWriter:
         self._write(log_file_name(end_offset, "snapshot"), head + body)
 
     def _write(self, name: str, data: bytes) -> None:
-        write_file(self._aside / name, [data])
+        write_file(self._temporary / name, [data])
 
 
 class _Segment:

@@ -84,7 +84,8 @@ def replaced(section: bytes, fields: Mapping[int, int | bytes | list[bytes] | No
 
 
 def _fields(section: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yields the number, start and end of each field. A group is one field, whatever its contents.
+    """Yields the number, start and end of each field. A group is one field, regardless of its
+    contents.
 
     Accepts the same input as protobuf.
     """

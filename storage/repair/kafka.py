@@ -9,7 +9,7 @@
 * A topic whose record is lost gets its segments from its ledgers. Its settings are lost, so nothing
   is deleted until they are set; and without its checkpoint, all of it is dirty.
 
-    >>> log = made_log([LedgerFacts(3, False, Span(0, 5, 1)), LedgerFacts(9, True, Span(0, 0))])
+    >>> log = rebuilt_log([LedgerFacts(3, False, Span(0, 5, 1)), LedgerFacts(9, True, Span(0, 0))])
     >>> [(each.base_offset, list(each.ledger_ids)) for each in log.segments]
     [(0, [3])]
 """
@@ -34,7 +34,7 @@ def facts_of(check: LedgerCheck) -> LedgerFacts:
     return LedgerFacts(ledger_id, is_cleaned, check.span(), lost_offsets, has_losses)
 
 
-def made_log(ledgers: Iterable[LedgerFacts]) -> KafkaLog:
+def rebuilt_log(ledgers: Iterable[LedgerFacts]) -> KafkaLog:
     """Builds a log from a topic's ledgers. Ledgers without a batch are omitted."""
     facts = {each.ledger_id: each for each in ledgers if each.span.batches}
     cleaned = [each for each in facts.values() if each.is_cleaned]

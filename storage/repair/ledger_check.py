@@ -99,7 +99,7 @@ def check_ledger(
         if record.kind != LEDGER_KIND_COMPACTED:
             bounds = _raw_bounds(record, number)
         if segment.sealed and segment.entries:
-            # Bytes after its recorded end were never acknowledged, whatever they contain.
+            # Bytes after its recorded end were never acknowledged.
             bounds = bounds._replace(before=record_position(segment, last=True).next)
         bounds = bounds._replace(is_same_boot=is_same_boot or record.damaged)
         check = check_segment(folder / segment.path, segment, bounds, files)

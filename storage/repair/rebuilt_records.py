@@ -1,13 +1,13 @@
 """Lost and unreadable records: which are rebuilt, and which are removed. Pure.
 
->>> made_topic(Survey(), "t", now_ms=5).epoch
+>>> rebuilt_topic(Survey(), "t", now_ms=5).epoch
 5
 """
 
 from __future__ import annotations
 
 from ledgerfold.storage.records import STORE_KEY, key_of
-from ledgerfold.storage.repair.kafka import facts_of, made_log
+from ledgerfold.storage.repair.kafka import facts_of, rebuilt_log
 from ledgerfold.storage.repair.ledger_check import LedgerCheck
 from ledgerfold.storage.repair.steps import Draft
 from ledgerfold.storage.repair.survey import Survey
@@ -28,7 +28,7 @@ def make_topics(draft: Draft) -> None:
     survey = draft.survey
     owners = {each.record.topic for each in survey.ledgers.values()}
     for name in sorted(owners - draft.topics.keys()):
-        topic = draft.topics[name] = made_topic(survey, name, draft.now_ms)
+        topic = draft.topics[name] = rebuilt_topic(survey, name, draft.now_ms)
         what = "a topic record is rebuilt from its ledgers; its policies are lost"
         if topic.HasField("kafka"):
             what = (
@@ -38,7 +38,7 @@ def make_topics(draft: Draft) -> None:
         draft.step(what, name)
 
 
-def made_topic(survey: Survey, name: str, now_ms: int) -> TopicRecord:
+def rebuilt_topic(survey: Survey, name: str, now_ms: int) -> TopicRecord:
     """Builds the record, without raw ledgers. It is a Kafka topic if a ledger has a Kafka batch."""
     checks = [each for each in survey.ledgers.values() if each.record.topic == name]
     # The epoch is above that of any earlier load.
@@ -66,7 +66,7 @@ def _kafka_log(survey: Survey, checks: list[LedgerCheck]) -> KafkaLog | None:
         return None
     # Output of the cleaner that no record names is restored by its label, if at all.
     named = survey.ledger_records()
-    return made_log(each for each in facts if not each.is_cleaned or each.ledger_id in named)
+    return rebuilt_log(each for each in facts if not each.is_cleaned or each.ledger_id in named)
 
 
 def set_view(topic: TopicRecord, run: RunRecord) -> None:

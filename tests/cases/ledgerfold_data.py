@@ -297,5 +297,5 @@ def _await_answer(consumer: Consumer) -> None:
     """Waits, so that the next step finds the acknowledged cursor."""
     if isinstance(consumer._core, ConsumerCore):
         stream = consumer._core.stream
-        stream.loop.call_soon_threadsafe(stream._want_answer)
+        stream.loop.call_soon_threadsafe(stream._request_confirmation)
         wait_until(lambda: not stream._acks, "the answer to the acknowledgements")

@@ -90,7 +90,7 @@ def test_a_pass_reports_the_chosen_log_and_the_reason(cli: Cli, topic: str) -> N
     assert plan["map"] == [{"key": "b", "offset": 1}, {"key": "a", "offset": 2}]
     (turn,) = cli("cleaner", "run", "--topic", topic).rows
     assert turn["cleaned"] == f"persistent://public/default/{topic}"
-    assert turn["why"] == "asked for; however clean"
+    assert turn["why"] == "requested; however clean"
     assert (turn["ratio"], turn["checkpoint"], turn["map_keys"]) == (1.0, 3, 2)
     assert (turn["messages_read"], turn["messages_written"]) == (3, 2)
     assert turn["bytes_written"] < turn["bytes_read"] == turn["cleanable_bytes"]

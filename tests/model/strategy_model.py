@@ -69,7 +69,7 @@ def outcome_of(
         if rules is None:
             rules = keys[key] = _rules_of(name, settings, time_ms)
         row = _Row(index, not value, event_time_ms, is_alone, publish_time_ms)
-        removed += rules.meet(row).removed_events
+        removed += rules.process(row).removed_events
     for rules in keys.values():
         young = rules.young if isinstance(rules, EventTimeWindow) else ()
         survivors += [row.number for row in (*rules.kept, *young)]

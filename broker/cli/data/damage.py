@@ -51,7 +51,7 @@ def _verify(options: argparse.Namespace) -> int:
     from ledgerfold.storage.lock import ReadLock
 
     _check_is_data(options.data)
-    with ReadLock(options.data) as lock:
+    with ReadLock(options.data, "Stop that process first.") as lock:
         survey = _survey(options.data, _stored(options.data), lock)
         found, summary = [*findings(survey), *_repairs(options.data)], str(totals(survey))
     _print(options, map(_row, found))

@@ -23,7 +23,7 @@ from typing import Any
 
 from ledgerfold.broker.cli.connecting import TOPIC, refuse_url
 from ledgerfold.broker.cli.data import export_kafka
-from ledgerfold.broker.cli.ending import written_aside
+from ledgerfold.broker.cli.ending import removed_on_failure
 from ledgerfold.broker.cli.output import content, to_json
 from ledgerfold.broker.cli.verbs import argument, flag, repeated, together
 from ledgerfold.storage.errors import InvalidRequest
@@ -96,7 +96,7 @@ def _export(options: argparse.Namespace, encode: Callable[[Batches], Iterator[by
         keys=options.keys or None,
     )
     rows = 0
-    # Two exports to one file do not write the same file aside.
+    # Two exports to one file do not share a temporary file.
     files = Files(attempt=os.getpid())
 
     def count() -> Batches:
@@ -106,7 +106,7 @@ def _export(options: argparse.Namespace, encode: Callable[[Batches], Iterator[by
             yield batch
 
     try:
-        with written_aside(path, files):
+        with removed_on_failure(path, files):
             replace_file(path, encode(count()), files)
     finally:
         batches.close()

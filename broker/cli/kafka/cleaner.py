@@ -60,7 +60,7 @@ def _run(options: argparse.Namespace) -> int:
     with _printer(options) as show:
         for topic in topics:
             turn = admin.kafka.clean(topic)
-            row = turn_row(turn, is_asked_for=bool(topic))
+            row = turn_row(turn, is_requested=bool(topic))
             if not turn.topic:
                 plans = admin.kafka.plan_cleaning(*filter(None, [topic]))
                 row["logs"] = [{"topic": each.topic, "why_not": _why_not(each)} for each in plans]
@@ -127,13 +127,13 @@ def _why_not(plan: CleaningPlan) -> str:
     return f"{why_not}: {plan.ratio:.4g} to {plan.min_ratio:g}"
 
 
-def turn_row(turn: CleanerTurn, *, is_asked_for: bool) -> dict[str, Any]:
+def turn_row(turn: CleanerTurn, *, is_requested: bool) -> dict[str, Any]:
     plan, stats = turn.plan, turn.stats
     if turn.topic is None or plan is None:
         return {"cleaned": None, "deleted_segments": turn.deleted_segments}
     row: dict[str, Any] = {
         "cleaned": turn.topic,
-        "why": _why(plan, is_asked_for=is_asked_for),
+        "why": _why(plan, is_requested=is_requested),
         "ratio": round(plan.ratio, 6),
         **fields_of(plan, "min_ratio clean_bytes cleanable_bytes"),
         "overdue_ms": plan.delay_ms,
@@ -151,14 +151,14 @@ def turn_row(turn: CleanerTurn, *, is_asked_for: bool) -> dict[str, Any]:
     }
 
 
-def _why(plan: CleaningPlan, *, is_asked_for: bool) -> str:
+def _why(plan: CleaningPlan, *, is_requested: bool) -> str:
     if plan.ratio > plan.min_ratio:
         why = f"dirty ratio {plan.ratio:.4g} above {plan.min_ratio:g}"
     elif plan.is_overdue:
         why = f"{plan.delay_ms} ms beyond max.compaction.lag.ms"
     else:
         why = "however clean"
-    return f"asked for; {why}" if is_asked_for else why
+    return f"requested; {why}" if is_requested else why
 
 
 def _printer(options: argparse.Namespace) -> AbstractContextManager[Callable[[Row], None]]:

@@ -16,7 +16,7 @@ import signal
 import sys
 
 from ledgerfold.broker.cli.connecting import TOPIC, refuse_url
-from ledgerfold.broker.cli.ending import Interrupts, written_aside
+from ledgerfold.broker.cli.ending import Interrupts, removed_on_failure
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.paths import absolute_path
@@ -46,7 +46,7 @@ def _export(options: argparse.Namespace) -> None:
         raise InvalidRequest(f"{path} exists: give another name, or --overwrite for a file.")
     files = Files(attempt=os.getpid())
     with (
-        written_aside(path, files),
+        removed_on_failure(path, files),
         archive_of(options.data, topic, WallClock().now_ms()) as blocks,
     ):
         replace_file(path, blocks, files)

@@ -85,7 +85,7 @@ class KafkaLogs(KafkaAdmin, Closing):
         return int(self._call(request).base_offset)
 
     def take_over_log_start(self, topic: str, offset: int) -> None:
-        """Advances the log start to that of another log, whatever the cleanup policy."""
+        """Advances the log start to that of another log, regardless of the cleanup policy."""
         self._call(kafka_pb2.SetLogStartRequest(topic=topic, offset=offset, as_follower=True))
 
     def describe(self, topic: str) -> kafka_pb2.DescribeLogResponse:

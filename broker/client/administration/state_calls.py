@@ -1,5 +1,5 @@
 """The calls of Admin for tests (broker/client/administration/admin.py): about the whole state of a
-broker, and about faults on purpose.
+broker, and about injected faults.
 
 They need a broker that allows them: `serve --allow-reset` or `--test-clock`; `--allow-faults`.
 """
@@ -68,7 +68,7 @@ def fault_words(fault: Fault) -> tuple[str, str, str]:
 
 
 class FaultCalls(Calls):
-    """The calls about rules by which the broker fails on purpose. All raise NotAllowed unless it
+    """The calls about fault rules. All raise NotAllowed unless it
     allows them.
     """
 

@@ -13,7 +13,7 @@ queue was full, and acknowledged later. An entry that is acknowledged twice is s
     >>> queue = AckQueue()
     >>> queue.add(Position(1, 0))
     True
-    >>> queue.want_answer()
+    >>> queue.request_confirmation()
     >>> queue.next_ack().request_id, len(queue)
     (1, 1)
     >>> queue.lost()
@@ -34,7 +34,7 @@ from ledgerfold.storage.entry import Position
 from ledgerfold.v1 import data_pb2, records_pb2
 
 # A confirmation makes the broker write its cursor: one covers many acknowledgements.
-ASK_AT = 1_000
+CONFIRM_AT = 1_000
 UNANSWERED_MAX = 100_000
 _ACKS_PER_FRAME_MAX = 5_000
 
@@ -65,7 +65,7 @@ class AckQueue:
         self._unsent_cumulative: Position | None = None
         self._sent_cumulative: Position | None = None
         self._confirmation: _Confirmation | None = None
-        self._is_answer_wanted = False
+        self._is_confirmation_requested = False
         self._last_request_id = 0
 
     def add(self, position: Position) -> bool:
@@ -85,10 +85,10 @@ class AckQueue:
             self._unsent_cumulative = position
             return is_only_one
 
-    def want_answer(self) -> None:
+    def request_confirmation(self) -> None:
         """Makes the next frame request a confirmation, even if it is otherwise empty."""
         with self._lock:
-            self._is_answer_wanted = True
+            self._is_confirmation_requested = True
 
     def __len__(self) -> int:
         """The number of unconfirmed acknowledgements."""
@@ -128,13 +128,13 @@ class AckQueue:
         return positions
 
     def _is_confirmation_due(self) -> bool:
-        is_due = self._is_answer_wanted or len(self._sent) >= ASK_AT
+        is_due = self._is_confirmation_requested or len(self._sent) >= CONFIRM_AT
         is_about_something = bool(self._sent) or self._sent_cumulative is not None
         return is_due and is_about_something and self._confirmation is None
 
     def _ask(self) -> int:
         # Later frames send the rest, with their own request.
-        self._is_answer_wanted = bool(self._unsent)
+        self._is_confirmation_requested = bool(self._unsent)
         self._last_request_id += 1
         self._confirmation = _Confirmation(
             self._last_request_id, len(self._sent), self._sent_cumulative
@@ -159,11 +159,11 @@ class AckQueue:
             self._unsent, self._sent = self._sent | self._unsent, {}
             self._unsent_cumulative = self._unsent_cumulative or self._sent_cumulative
             self._sent_cumulative = self._confirmation = None
-            self._is_answer_wanted = len(self) > 0
+            self._is_confirmation_requested = len(self) > 0
 
     def clear(self) -> None:
         """Drops all acknowledgements: after a seek they apply to an earlier position."""
         with self._lock:
             self._unsent, self._sent = {}, {}
             self._unsent_cumulative = self._sent_cumulative = self._confirmation = None
-            self._is_answer_wanted = False
+            self._is_confirmation_requested = False

@@ -86,9 +86,9 @@ def channel_opened(channel: object) -> None:
     _ThisProcess.may_be_ending, _ThisProcess.patience_s = True, _REST_TIMEOUT_S
 
 
-def keep_until_exit(thing: object) -> None:
+def keep_until_exit(opened: object) -> None:
     """Keeps an object unfinalized until the process ends. For a forked child."""
-    _kept_until_exit.append(thing)
+    _kept_until_exit.append(opened)
 
 
 def check_may_connect() -> None:

@@ -27,7 +27,7 @@ from ledgerfold.v1 import data_pb2
 
 _log = logging.getLogger(__name__)
 # Maximum delay before a confirmation of acknowledgements is requested.
-_ANSWER_DELAY_S = 0.5
+_CONFIRM_DELAY_S = 0.5
 
 
 class SubscribeStream(ReceivingStream):
@@ -52,7 +52,7 @@ class SubscribeStream(ReceivingStream):
         self._notify_disconnect, self._notify_moved = on_disconnect, on_moved
         self._is_diverted = diverted
         self._acks = AckQueue()
-        self._answer_timer: asyncio.TimerHandle | None = None
+        self._confirm_timer: asyncio.TimerHandle | None = None
         self._all_answered = asyncio.Event()
         self._incarnation = 0
 
@@ -102,7 +102,7 @@ class SubscribeStream(ReceivingStream):
         if not self._acks or self.error is not None:
             return
         self._all_answered.clear()
-        self._want_answer()
+        self._request_confirmation()
         try:
             await asyncio.wait_for(self._all_answered.wait(), grace_s)
         except TimeoutError:
@@ -139,18 +139,18 @@ class SubscribeStream(ReceivingStream):
         # Acknowledgements first: they reduce the messages that a redelivery or a permit causes.
         ack = self._acks.next_ack()
         if ack is not None:
-            self._set_answer_timer()
+            self._set_confirm_timer()
             return bytes(data_pb2.SubscribeRequest(ack=ack).SerializeToString())
         return super()._next_frame()
 
-    def _set_answer_timer(self) -> None:
-        if self._answer_timer is None and self._acks:
-            self._answer_timer = self.loop.call_later(_ANSWER_DELAY_S, self._want_answer)
+    def _set_confirm_timer(self) -> None:
+        if self._confirm_timer is None and self._acks:
+            self._confirm_timer = self.loop.call_later(_CONFIRM_DELAY_S, self._request_confirmation)
 
-    def _want_answer(self) -> None:
-        self._answer_timer = None
+    def _request_confirmation(self) -> None:
+        self._confirm_timer = None
         if self._acks:
-            self._acks.want_answer()
+            self._acks.request_confirmation()
             self.wake()
 
     def _on_answers(self, request_ids: Iterable[int]) -> None:
@@ -158,7 +158,7 @@ class SubscribeStream(ReceivingStream):
             self._acks.answered(request_id)
         if self._acks:
             # The next confirmation may be due.
-            self._set_answer_timer()
+            self._set_confirm_timer()
             self.wake()
         else:
             self._all_answered.set()
@@ -189,7 +189,7 @@ class SubscribeStream(ReceivingStream):
         self._notify_disconnect()
 
     def _on_end(self, error: LedgerfoldError) -> None:
-        if self._answer_timer is not None:
-            self._answer_timer.cancel()
+        if self._confirm_timer is not None:
+            self._confirm_timer.cancel()
         self._all_answered.set()
         self.inbox.fail(error)

@@ -1,16 +1,16 @@
 """Evaluators: the decisions of one run about the versions of one key, with their reasons.
 
-An evaluator processes the part of a run's input that concerns one key: `meet` with each version in
-order, then `keeps`. Each call returns the decisions that are final by then: a version is dropped as
-soon as its successor is known, and kept at the end, or at once if nothing later can change that.
-The rules are those of ledgerfold/strategies/plain.py; a subclass only describes them.
+An evaluator gets the part of a run's input that concerns one key: `process` gets each version in
+order, then `keeps` is called. Each call returns the decisions that are final by then: a version is
+dropped as soon as its successor is known, and kept at the end, or at once if nothing later can
+change that. The rules are those of ledgerfold/strategies/plain.py; a subclass only describes them.
 
     >>> from ledgerfold.storage.entry import Position
     >>> from ledgerfold.storage.key_scan import KeyVersion
     >>> evaluator = ByRules(PublishingOrder())
     >>> for entry_id, value_bytes in enumerate((1, 0, 1)):
     ...     found = Found(KeyVersion(Position(1, entry_id), -1, 5, 0, value_bytes, False))
-    ...     for decision in evaluator.meet(found):
+    ...     for decision in evaluator.process(found):
     ...         print(decision.found.name, decision.why)
     1:0 deleted by 1:1
     1:1 a tombstone
@@ -82,7 +82,7 @@ class RunParameters(NamedTuple):
 class Evaluator(Protocol):
     """An evaluator of the versions of one key, in one run."""
 
-    def meet(self, version: Found) -> Iterable[Decision]: ...
+    def process(self, version: Found) -> Iterable[Decision]: ...
 
     def keeps(self) -> Iterable[Decision]: ...
 
@@ -109,8 +109,8 @@ class ByRules:
     def __init__(self, rules: PublishingOrder[Found]) -> None:
         self._rules = rules
 
-    def meet(self, version: Found) -> Iterator[Decision]:
-        for found in self._rules.meet(version).removed:
+    def process(self, version: Found) -> Iterator[Decision]:
+        for found in self._rules.process(version).removed:
             yield self._removed(found, version)
         if version.is_tombstone:
             yield applied(version)
@@ -134,8 +134,8 @@ class LastN(ByRules):
         super().__init__(KeepN(n))
         self._n = n
 
-    def meet(self, version: Found) -> Iterator[Decision]:
-        yield from super().meet(version)
+    def process(self, version: Found) -> Iterator[Decision]:
+        yield from super().process(version)
         if len(self._rules.kept) > HELD_MAX:
             self._rules.kept.popleft()
 
@@ -168,7 +168,7 @@ class Own:
     def __init__(self, name: str) -> None:
         self._why = f"the code of {name!r} decides"
 
-    def meet(self, version: Found) -> Iterable[Decision]:
+    def process(self, version: Found) -> Iterable[Decision]:
         keeps = version.in_compacted
         return [Decision(version, keeps, pb.COMPACTION_RULE_OWN_CODE, self._why)]
 

@@ -5,7 +5,7 @@
 >>> evaluator = ByEventTime(EventTime())
 >>> for entry_id, (event_ms, value_bytes) in enumerate([(5, 1), (3, 1), (4, 0)]):
 ...     found = Found(KeyVersion(Position(1, entry_id), -1, 9, event_ms, value_bytes, False))
-...     for decision in evaluator.meet(found):
+...     for decision in evaluator.process(found):
 ...         print(decision.found.name, decision.why)
 1:1 older by event time than the current 1:0
 1:2 a tombstone older by event time than the current 1:0: ignored
@@ -36,13 +36,13 @@ class ByEventTime(ByRules):
         self._tombstone: Found | None = None
         self._why = ""
 
-    def meet(self, version: Found) -> Iterator[Decision]:
+    def process(self, version: Found) -> Iterator[Decision]:
         current = self._rules.kept[0] if self._rules.kept else None
         if current is not None and not takes_over(version, current):
             why = _ignored(version, current)
             yield dropped(version, pb.COMPACTION_RULE_EARLIER_EVENT, why, current)
             return
-        yield from super().meet(version)
+        yield from super().process(version)
         if version.is_tombstone:
             self._tombstone = version
         else:
@@ -68,7 +68,7 @@ class ByWindow(ByEventTime):
         super().__init__(self._window)
         self._lag = duration_text(lag_ms)
 
-    def meet(self, version: Found) -> Iterator[Decision]:
+    def process(self, version: Found) -> Iterator[Decision]:
         if self._window.is_young(version):
             why, stays = (
                 f"younger than the lag of {self._lag}",
@@ -76,7 +76,7 @@ class ByWindow(ByEventTime):
             )
             yield Decision(version, True, pb.COMPACTION_RULE_YOUNG, why, stays=stays)
         else:
-            yield from super().meet(version)
+            yield from super().process(version)
 
 
 def _accepted(version: Found, tombstone: Found | None) -> str:

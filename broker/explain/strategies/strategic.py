@@ -12,7 +12,7 @@ the current message and the next one with their values.
     >>> evaluator = Strategic(RunParameters("numeric", {}, 0, read))
     >>> for entry_id in range(2):
     ...     found = Found(KeyVersion(Position(1, entry_id), -1, 5, 0, 1, False))
-    ...     for decision in evaluator.meet(found):
+    ...     for decision in evaluator.process(found):
     ...         print(decision.found.name, decision.why)
     1:1 numeric keeps 1:0: 2 is not larger than 7
 """
@@ -53,7 +53,7 @@ class Strategic:
         self._strategy = READY_MADE[asked.name](**asked.settings)
         self._standing: tuple[Found, StrategicMessage] | None = None
 
-    def meet(self, version: Found) -> Iterator[Decision]:
+    def process(self, version: Found) -> Iterator[Decision]:
         current = self._message(version)
         found, previous = self._standing or (None, None)
         if self._strategy.should_keep_left(previous, current):

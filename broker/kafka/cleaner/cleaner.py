@@ -190,7 +190,7 @@ class Cleaner(Cleanings):
         """Runs one retention pass over logs that are not compacted. Returns the number of deleted
         segments.
         """
-        return await self._deletion.of_others()
+        return await self._deletion.of_uncompacted()
 
     # -- a pass ----------------------------------------------------------------------------
 

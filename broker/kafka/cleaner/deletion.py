@@ -1,7 +1,7 @@
 """Deletes old segments by retention (ledgerfold/kafka/retention.py), one synced write for each log.
 
     Deletion.of_compacted each pass of the cleaner, over compacted logs that have no state
-    Deletion.of_others the retention thread's pass, over logs that are not compacted
+    Deletion.of_uncompacted the retention thread's pass, over logs that are not compacted
 
 A log that is unloaded or deleted meanwhile, or has failed before, is left for the next pass; the
 other logs are still handled. A disk failure ends the pass, because it affects all logs.
@@ -53,7 +53,7 @@ class Deletion:
                 self._changed()
         return deleted
 
-    async def of_others(self) -> int:
+    async def of_uncompacted(self) -> int:
         """Deletes old segments of logs that are not compacted. Returns their number. Raises
         DiskFailure.
         """

@@ -21,7 +21,7 @@ class Appended(NamedTuple):
     is_duplicate: bool = False
 
 
-class TakenOver(NamedTuple):
+class CopiedBatches(NamedTuple):
     """Batches of another log, appended to its copy, whose segments end only where its own do.
 
     `append_time_ms`: their time in that log.

@@ -41,7 +41,7 @@ from ledgerfold.broker.kafka.log.segments import (
     Segments,
     cleaned_segment,
 )
-from ledgerfold.broker.kafka.log.validation import Taken
+from ledgerfold.broker.kafka.log.validation import ValidatedBatch
 from ledgerfold.broker.kafka.producers.producer_snapshots import carry_over, forget_snapshots
 from ledgerfold.broker.log.files import LogFiles
 from ledgerfold.broker.log.group_commit import GroupCommit
@@ -215,7 +215,7 @@ class KafkaLog:
 
     # -- appending -------------------------------------------------------------------------
 
-    def append(self, entry: EntryHeader, batch: Taken, append_time_ms: int) -> Position:
+    def append(self, entry: EntryHeader, batch: ValidatedBatch, append_time_ms: int) -> Position:
         """Appends a batch at the log's end, where its offsets continue; it is durable once the
         state says so.
 

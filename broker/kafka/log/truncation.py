@@ -240,7 +240,7 @@ class _Truncation:
 
     def _copied(self, reader: LedgerReader, count: int) -> LedgerRecord:
         """Copies the first batches of a ledger into a new one. Raises DiskFailure, Corruption."""
-        writer = self._store.create_aside(self._topic)
+        writer = self._store.create_unfinished(self._topic)
         try:
             last = self._copy(reader, count, writer)
             made = writer.finish()

@@ -65,7 +65,7 @@ _CODECS = {
 }
 
 
-class Taken(NamedTuple):
+class ValidatedBatch(NamedTuple):
     """A batch as it is appended. `append_time_ms`: reported to the producer under LogAppendTime.
 
     `is_rebuilt`: the records differ from those received.
@@ -87,7 +87,7 @@ class AppendRules:
 
     def lead(
         self, batch: BatchParts, origin: Origin, *, offset: int, now_ms: int, leader_epoch: int = 0
-    ) -> Taken:
+    ) -> ValidatedBatch:
         """Validates an append of a client or coordinator and assigns its offsets. Raises
         KafkaError.
         """
@@ -118,11 +118,11 @@ class AppendRules:
         self._check_fits_segment(taken.size_bytes)
         time_ms = now_ms if config.is_dated_at_append else None
         is_rebuilt = section is not batch.section
-        return Taken(taken, packed_header(taken), section, time_ms, is_rebuilt)
+        return ValidatedBatch(taken, packed_header(taken), section, time_ms, is_rebuilt)
 
     def follow(
         self, batch: BatchParts, *, log_end: int, log_start: int, fits_segment: bool
-    ) -> Taken:
+    ) -> ValidatedBatch:
         """Validates a leader's append, whose offsets are assigned already. Raises KafkaError.
 
         `fits_segment` False: skips the check of the segment size, which is the leader's.
@@ -142,7 +142,7 @@ class AppendRules:
         self._check_offsets(header.last_offset)
         if fits_segment:
             self._check_fits_segment(header.size_bytes)
-        return Taken(header, bytes(batch.header_bytes), batch.section)
+        return ValidatedBatch(header, bytes(batch.header_bytes), batch.section)
 
     def _checked(self, batch: BatchParts, origin: Origin) -> BatchHeader:
         base_offset = batch.header.base_offset

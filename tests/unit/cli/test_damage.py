@@ -151,7 +151,9 @@ def test_a_read_only_directory_is_verified(data: Path) -> None:
 
 
 def test_missing_files_and_files_in_use(data: Path, tmp_path: Path) -> None:
-    """Neither is created, nor opened beside its owner."""
+    """Neither is created, nor opened beside its owner. The remedy fits the command: no test had
+    read the advice.
+    """
     for verb in ("verify", "repair"):
         ran = ledgerfold(verb, str(tmp_path / "elsewhere"))
         assert (ran.code, ran.out) == (3, "")
@@ -161,6 +163,8 @@ def test_missing_files_and_files_in_use(data: Path, tmp_path: Path) -> None:
             ran = ledgerfold(verb, str(data))
         assert ran.code == 5
         assert "ledgerfold 9.9" in ran.err
+        assert "Stop that process" in ran.err
+        assert "--url" not in ran.err
 
 
 # The metadata's store

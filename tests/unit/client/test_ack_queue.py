@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from ledgerfold.broker.client.streams.ack_queue import ASK_AT, UNANSWERED_MAX, AckQueue
+from ledgerfold.broker.client.streams.ack_queue import CONFIRM_AT, UNANSWERED_MAX, AckQueue
 from ledgerfold.storage.entry import Position
 from ledgerfold.v1 import data_pb2
 
@@ -32,7 +32,7 @@ def entry_ids(acks: list[data_pb2.Ack]) -> list[int]:
 def test_answered_acknowledgements_are_forgotten() -> None:
     """None is resent when the connection breaks later."""
     queue = filled(3)
-    queue.want_answer()
+    queue.request_confirmation()
     [ack] = frames(queue)
     add(queue, 2, first=3)
     frames(queue)
@@ -57,7 +57,7 @@ def test_unanswered_acknowledgements_are_resent_in_order() -> None:
 def test_an_answer_of_a_broken_connection_is_ignored() -> None:
     """Resent acknowledgements wait for the answer to their request."""
     queue = filled(1)
-    queue.want_answer()
+    queue.request_confirmation()
     [first] = frames(queue)
     queue.lost()
     [second] = frames(queue)
@@ -69,13 +69,13 @@ def test_an_answer_of_a_broken_connection_is_ignored() -> None:
 
 def test_one_request_covers_many_acknowledgements() -> None:
     """It is sent after many acknowledgements, and not again before the answer."""
-    queue = filled(ASK_AT - 1)
+    queue = filled(CONFIRM_AT - 1)
     assert [ack.request_id for ack in frames(queue)] == [0]
-    add(queue, 1, first=ASK_AT)
+    add(queue, 1, first=CONFIRM_AT)
     [asking] = frames(queue)
     assert asking.request_id
-    add(queue, ASK_AT, first=2 * ASK_AT)
-    queue.want_answer()
+    add(queue, CONFIRM_AT, first=2 * CONFIRM_AT)
+    queue.request_confirmation()
     assert [ack.request_id for ack in frames(queue)] == [0]
     queue.answered(asking.request_id)
     [question] = frames(queue)
@@ -86,7 +86,7 @@ def test_one_request_covers_many_acknowledgements() -> None:
 def test_no_request_is_sent_without_an_acknowledgement() -> None:
     """The broker is not asked about nothing."""
     queue = AckQueue()
-    queue.want_answer()
+    queue.request_confirmation()
     assert frames(queue) == []
 
 
@@ -94,7 +94,7 @@ def test_the_last_of_several_cumulative_acknowledgements_counts() -> None:
     """Also after a lost connection; and an answer to the first leaves the second."""
     queue = AckQueue()
     queue.add_cumulative(Position(1, 4))
-    queue.want_answer()
+    queue.request_confirmation()
     [first] = frames(queue)
     assert first.cumulative
     queue.add_cumulative(Position(1, 9))
@@ -119,7 +119,7 @@ def test_an_entry_is_queued_once() -> None:
 def test_acknowledgements_beyond_one_frame_are_requested_too() -> None:
     """A caller that waits for an answer waits for all acknowledgements."""
     queue = filled(12_000)
-    queue.want_answer()
+    queue.request_confirmation()
     while len(queue):
         asking = [ack.request_id for ack in frames(queue) if ack.request_id]
         assert len(asking) == 1
@@ -162,7 +162,7 @@ def test_the_queue_reports_when_it_is_full() -> None:
 def test_clearing_forgets_everything() -> None:
     """After a seek: sent and unsent ones."""
     queue = filled(3)
-    queue.want_answer()
+    queue.request_confirmation()
     frames(queue)
     queue.add_cumulative(Position(1, 9))
     add(queue, 1, first=5)

@@ -66,7 +66,7 @@ def test_an_analysis_restarts_after_a_run() -> None:
             await lab.begun.get()
             order: list[str] = []
             run = executor.submit(order.append, "run")
-            lab.running.give_way()
+            lab.running.preempt()
             assert await lab.begun.get() == 1
             order.append("analysis")
             lab.made[1].may_end.set()
@@ -86,7 +86,7 @@ def test_an_analysis_gives_up_if_runs_never_end() -> None:
             result = asyncio.create_task(lab.running.result())
             for _ in range(ATTEMPTS):
                 await lab.begun.get()
-                lab.running.give_way()
+                lab.running.preempt()
             with pytest.raises(CompactorUnavailable, match="gave way"):
                 await result
 

@@ -68,7 +68,9 @@ def test_every_strategy_of_a_broker_exists() -> None:
 
 @pytest.mark.parametrize(("name", "version"), [("oldest", 0), ("oldest", 1), ("first", 2), ("", 0)])
 def test_an_unknown_strategy_is_refused(name: str, version: int, tmp_path: Path) -> None:
-    """The error lists those that are, before anything of the plan is carried out."""
+    """The error lists those that are, before anything of the plan is carried out. Its advice fits
+    the cause, a wrong name or a wrong build: no test had read the advice.
+    """
     plan = LogBuilder(tmp_path).plan(100, strategy=name)
     plan.strategy_version = version
     with pytest.raises(
@@ -77,6 +79,7 @@ def test_an_unknown_strategy_is_refused(name: str, version: int, tmp_path: Path)
         cut(plan, 2)
     assert raised.value.known["first"] == 3
     assert repr(name) in raised.value.message
+    assert ("the broker's version" in raised.value.message) == (version > 0)
 
 
 @pytest.mark.parametrize("strategy", ALL, ids=lambda strategy: strategy.name)

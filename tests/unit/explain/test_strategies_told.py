@@ -51,7 +51,7 @@ def told_by(
         return StoredMessage(-1, 1, b"k", False, value, False, {"v": value.decode()}, 0, 0, None)
 
     evaluator = rules_of(name).evaluator(RunParameters(name, settings or {}, NOW_MS, read))
-    decisions = [decision for version in versions for decision in evaluator.meet(version)]
+    decisions = [decision for version in versions for decision in evaluator.process(version)]
     decisions += evaluator.keeps()
     decisions.sort(key=lambda decision: decision.found.identity)
     return [

@@ -198,9 +198,9 @@ def test_a_rule_delays_an_operation() -> None:
         faults, loop = Faults(), asyncio.get_running_loop()
         faults.add(delay(30))
         began_s = loop.time()
-        await faults.meet(FAULT_OPERATION_SUBSCRIBE, SUBJECT)
+        await faults.apply_rules(FAULT_OPERATION_SUBSCRIBE, SUBJECT)
         assert loop.time() - began_s >= 0.03
-        await asyncio.wait_for(faults.meet(FAULT_OPERATION_SUBSCRIBE, SUBJECT), 10)
+        await asyncio.wait_for(faults.apply_rules(FAULT_OPERATION_SUBSCRIBE, SUBJECT), 10)
 
     asyncio.run(scenario())
 
@@ -212,7 +212,7 @@ def test_removing_a_rule_ends_its_delays() -> None:
         faults = Faults()
         long, longer, other = (faults.add(delay(ms)) for ms in (3_000_000, 3_600_000, 3_600_000))
         other = faults.add(Fault(**BUSY))
-        waiting = asyncio.ensure_future(faults.meet(FAULT_OPERATION_SUBSCRIBE, SUBJECT))
+        waiting = asyncio.ensure_future(faults.apply_rules(FAULT_OPERATION_SUBSCRIBE, SUBJECT))
         await asyncio.sleep(0)
         faults.remove(longer.id)
         faults.remove(other.id)

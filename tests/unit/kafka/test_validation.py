@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ledgerfold.broker.kafka.config.config import LogConfig
 from ledgerfold.broker.kafka.log.record_access import keyless_rows
-from ledgerfold.broker.kafka.log.validation import AppendRules, Taken
+from ledgerfold.broker.kafka.log.validation import AppendRules, ValidatedBatch
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, RecordsRefused
 from ledgerfold.storage.kafka.batch import (
@@ -51,12 +51,12 @@ def compression(codec: str) -> KafkaCompression:
 
 def lead(
     batch: bytes, settings: dict[str, str] | None = None, origin: Origin = Origin.CLIENT
-) -> Taken:
+) -> ValidatedBatch:
     rules = AppendRules("t-0", LogConfig.of(settings or {}))
     return rules.lead(BatchParts.of(batch), origin, offset=7, now_ms=NOW_MS)
 
 
-def whole(taken: Taken) -> bytes:
+def whole(taken: ValidatedBatch) -> bytes:
     return taken.header_bytes + taken.section
 
 

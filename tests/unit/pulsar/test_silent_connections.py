@@ -41,7 +41,7 @@ class HeldConnection:
         await turns()
         assert self.client.is_paused
         # Since before the loop's clock began.
-        self.connection.heard_s = -2 * SILENT_S
+        self.connection.received_s = -2 * SILENT_S
 
     async def _send(self, frame: object) -> None:
         await self.room.wait()

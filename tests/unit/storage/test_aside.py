@@ -19,7 +19,7 @@ def store_on(data_dir: Path, metadata: MetadataStore) -> LedgerStore:
 
 
 def written(store: LedgerStore, *entry_ids: int) -> LedgerWriter:
-    writer = store.create_aside("t")
+    writer = store.create_unfinished("t")
     for entry_id in entry_ids:
         writer.skip_to(entry_id)
         append(writer)

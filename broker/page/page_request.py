@@ -1,9 +1,9 @@
 """A request of a browser, and the parameters of its forms, each with a bound.
 
->>> asked = Asked(["topics"], parse("q=ord&limit=7&at=a&at=b"))
->>> asked.text("q"), asked.number("limit", 50, most=20), asked.texts("at")
+>>> request = PageRequest(["topics"], parse("q=ord&limit=7&at=a&at=b"))
+>>> request.text("q"), request.number("limit", 50, most=20), request.texts("at")
 ('ord', 7, ['a', 'b'])
->>> asked.number("missing", 50)
+>>> request.number("missing", 50)
 50
 """
 
@@ -31,8 +31,8 @@ def parse(text: str | bytes) -> Parameters:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """`parts`: those of the path, decoded. `values`: the parameters of a question, or of a form."""
+class PageRequest:
+    """`parts`: those of the path, decoded. `values`: the parameters of a query, or of a form."""
 
     parts: Sequence[str]
     values: Parameters = field(default_factory=dict)
