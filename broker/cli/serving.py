@@ -90,6 +90,10 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--config", **FILE, help=config)
     data = "the data directory; created if it does not exist"
     add("--data", **DIR, required=True, help=data)
+    archive = (
+        "import the topic of a file that `topics export` wrote, unless it exists; may be repeated"
+    )
+    add("--import", **FILE, action="append", default=[], dest="imports", help=archive)
     listen = f"address for clients; default {DEFAULT_LISTEN}; port 0 chooses a free one"
     add("--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT", help=listen)
     metrics = "serve Prometheus metrics at http://HOST:PORT/metrics; default: no metrics"
@@ -270,6 +274,7 @@ def _serve(options: argparse.Namespace) -> int:
     named = BrokerSettings(data_dir=options.data, **options_named_as(BrokerSettings, options))
     settings = replace(
         named,
+        imports=tuple(options.imports),
         ui_listen=options.ui,
         ui_names=options.ui_host,
         requests_per_second_max=options.max_requests_per_second,

@@ -34,6 +34,8 @@ class BrokerSettings:
     """The options. Sizes in bytes, times in ms. Paths become absolute."""
 
     data_dir: Path
+    # Topic archives that a start imports, if their topics do not exist.
+    imports: Sequence[Path] = ()
     listen: str = DEFAULT_LISTEN
     # 0 = never automatically.
     compaction_threshold_bytes: int = 0

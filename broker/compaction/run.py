@@ -33,6 +33,7 @@ from ledgerfold.broker.compaction.history import (
 )
 from ledgerfold.broker.compaction.interfaces import CompactableTopic, CompactionBroker
 from ledgerfold.broker.compaction.own_strategies import check_allowed
+from ledgerfold.broker.compaction.progress import RunProgress
 from ledgerfold.broker.compaction.run_files import RunFiles
 from ledgerfold.broker.compaction.snapshot import TopicSnapshot, snapshot
 from ledgerfold.broker.worker.compactor import PlanRunner, may_have_pulsar_entries
@@ -48,7 +49,6 @@ from ledgerfold.storage.errors import (
 from ledgerfold.strategies.catalogue import listed, strategy_text
 from ledgerfold.v1.admin_pb2 import (
     COMPACTION_PHASE_COMMIT,
-    COMPACTION_PHASE_QUEUED,
     COMPACTION_STATUS_RUNNING,
     CompactionProgress,
     GetCompactionStatusResponse,
@@ -68,7 +68,7 @@ _log = logging.getLogger(__name__)
 
 
 class CompactionRun:
-    """A run. `record` and `progress` are live; at each change `changed` is set and replaced."""
+    """A run. At each change of its record or its progress `changed` is set and replaced."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class CompactionRun:
     ) -> None:
         self.topic, self.record = topic, record
         self._own_strategy = strategy
-        self.progress = CompactionProgress(phase=COMPACTION_PHASE_QUEUED)
+        self._progress = RunProgress()
         self.changed = asyncio.Event()
         self.ended = asyncio.Event()
         # Its input, once known: trimming keeps it (broker/topics/trimming.py).
@@ -137,7 +137,7 @@ class CompactionRun:
         return GetCompactionStatusResponse(
             status=COMPACTION_STATUS_RUNNING,
             run=self.record,
-            progress=self.progress,
+            progress=self._progress.shown(self._broker.clock_ms()),
             strategy=self.topic.policies().compaction_strategy,
         )
 
@@ -275,7 +275,7 @@ class CompactionRun:
         return working.result()
 
     def _on_progress(self, progress: CompactionProgress) -> None:
-        self.progress = progress
+        self._progress.report(progress, self._broker.clock_ms())
         self._notify()
 
     async def _commit(

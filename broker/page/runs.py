@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ledgerfold.broker.common.durations import time_left
 from ledgerfold.broker.common.given_names import shown, shown_topic
 from ledgerfold.broker.compaction.history import duration_ms
 from ledgerfold.broker.page.rendering import percent
@@ -28,7 +29,7 @@ _PHASES = {
 
 
 class Progress(NamedTuple):
-    """`done`: of this phase, in percent."""
+    """`done`: of this phase, in percent; `left`: "", or its time left, in words."""
 
     words: str
     done: float
@@ -36,6 +37,7 @@ class Progress(NamedTuple):
     bytes_total: int = 0
     tasks_done: int = 0
     tasks_total: int = 0
+    left: str = ""
 
 
 class Run(NamedTuple):
@@ -116,4 +118,5 @@ def _progress(progress: admin_pb2.CompactionProgress) -> Progress:
         progress.bytes_total,
         progress.tasks_done,
         progress.tasks_total,
+        time_left(progress.left_ms) if progress.HasField("left_ms") else "",
     )

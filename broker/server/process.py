@@ -33,6 +33,7 @@ from ledgerfold.broker.server.compactors import compactor_of
 from ledgerfold.broker.server.data_directory import held, recovered
 from ledgerfold.broker.server.grpc_server import Server
 from ledgerfold.broker.server.protection import Protection, hosts_of, protection_of
+from ledgerfold.broker.server.seeding import check_archives, import_topics
 from ledgerfold.broker.server.start_checks import check_start, temporary_path
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.worker.compactor import Compactor
@@ -63,6 +64,7 @@ def serve(settings: BrokerSettings) -> int:
     Raises InvalidRequest, AddressInUse, DirectoryLocked, OSError, StorageError.
     """
     check_start(settings)
+    check_archives(settings.imports)
     logging.basicConfig(
         stream=sys.stderr,
         level=settings.log_level,
@@ -89,6 +91,7 @@ async def _serve(
     metrics = _metrics(settings, make_files)
     files = make_files() if metrics is None else metrics.files
     store = recovered(settings, metadata, lock, files, clock.now_ms)
+    import_topics(settings.imports, store, metadata, files)
     if faults is not None:
         faults.is_reserve_lent = lambda: store.reserve.is_lent
     broker = Broker(settings, metadata, store, compactor, clock, faults)

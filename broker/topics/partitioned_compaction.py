@@ -109,6 +109,8 @@ def combined_status(statuses: Sequence[GetCompactionStatusResponse]) -> GetCompa
         # One is in the worker, the others are queued.
         furthest = max(statuses, key=lambda each: int(each.progress.phase))
         whole.progress.CopyFrom(furthest.progress)
+        # That of one partition says nothing about the others.
+        whole.progress.ClearField("left_ms")
     elif status == ERROR:
         failed = next(each for each in statuses if each.status == ERROR)
         whole.last_error = f"{failed.run.topic}: {failed.last_error}"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pulsar
+import pytest
 
 import ledgerfold
 from ledgerfold import ConsumerType, MessageId
@@ -60,3 +61,42 @@ def test_an_imported_topic_continues_on_another_broker(tmp_path: Path) -> None:
         assert last > raw[-1][0]
         broker.compact_and_wait("orders")
         assert len(read(broker, is_read_compacted=True)) == 9
+
+
+def test_a_start_imports_topics_that_do_not_exist(tmp_path: Path) -> None:
+    """A restart with the same options leaves what has happened since."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    files = [tmp_path / "orders.topic", tmp_path / "many.topic"]
+    with Broker(source, arguments=ARGUMENTS) as broker:
+        broker.admin.create_partitioned_topic("many", 2)
+        for topic in ("orders", "many"):
+            with broker.client.create_producer(topic) as producer:
+                for number in range(20):
+                    producer.send(b"%d" % number, partition_key=f"k{number % 3}")
+        broker.compact_and_wait("orders")
+        raw, view = read(broker), read(broker, is_read_compacted=True)
+    for file in files:
+        assert main(["topics", "export", file.stem, str(file), "--data", str(source)]) == 0
+    arguments = [*ARGUMENTS, *(f"--import={file}" for file in files)]
+    with Broker(target, arguments=arguments) as broker:
+        assert (read(broker), read(broker, is_read_compacted=True)) == (raw, view)
+        assert broker.admin.partitioned_stats("many")["msgInCounter"] == 0
+        with broker.client.create_producer("orders") as producer:
+            last = producer.send(b"on", partition_key="k")
+        assert last > raw[-1][0]
+        broker.compact_and_wait("orders")
+    with Broker(target, arguments=arguments) as broker:
+        assert read(broker)[-1] == (last, b"on")
+
+
+def test_a_start_without_its_archive_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before it creates a directory."""
+    data, file = tmp_path / "data", tmp_path / "orders.topic"
+    serve = ["serve", "--data", str(data), "--listen", "127.0.0.1:0", "--import", str(file)]
+    assert main(serve) == 3
+    file.write_text("no archive")
+    assert main(serve) == 2
+    assert "orders.topic is not a file that" in capsys.readouterr().err
+    assert not data.exists()

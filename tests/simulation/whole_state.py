@@ -16,10 +16,10 @@ from ledgerfold.storage.snapshots import Snapshots
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.records_pb2 import SnapshotRecords
 from tests.model.broker_lab import BrokerLab
-from tests.model.log_model import Message
 from tests.simulation.connections import call
 from tests.simulation.operation import ask_admin, operation
 from tests.support.archives import archive_blocks_of
+from tests.support.versions import compact_twice
 
 if TYPE_CHECKING:
     from tests.simulation.actors import Actors
@@ -58,10 +58,7 @@ def _archive_file() -> IO[bytes]:
     lab = BrokerLab()
     lab.metadata.skip_ledger_ids(_FIRST_LEDGER_ID - 1)
     lab.restart()
-    for first in (0, 9):
-        entries = [([Message(b"%d" % (n % 5), b"v%d" % n)], False) for n in range(first, first + 9)]
-        lab.publish(entries, IMPORTED)
-        lab.run(lab.compaction(IMPORTED))
+    compact_twice(lab, IMPORTED)
     lab.stop()
     file = NamedTemporaryFile(suffix=".tar")  # noqa: SIM115 - until the process ends
     file.writelines(archive_blocks_of(lab, IMPORTED))

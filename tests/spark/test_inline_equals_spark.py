@@ -1,6 +1,7 @@
 """The inline engine writes the same files and manifests as Spark.
 
-`python -m tests.spark.test_inline_equals_spark 2000` compares 2000 histories.
+`python -m tests.spark.test_inline_equals_spark 2000` compares 2000 histories, and with `800 2000`
+the 800 that follow them.
 """
 
 from __future__ import annotations
@@ -67,20 +68,23 @@ def test_inline_equals_spark(
     check()
 
 
-def main(histories: int) -> None:
-    """Compares that many histories of all kinds, half of them spread over many tasks."""
+def main(histories: int, first: int = 0) -> None:
+    """Compares that many histories of all kinds, half of them spread over many tasks, from the seed
+    `first` on.
+    """
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         session = start_session(SessionSettings("local[2]", Path(folder)))
         try:
-            for seed in range(histories):
-                if seed == histories // 2:
+            for at in range(histories):
+                if at == histories // 2:
                     make_small(patch)
+                seed = first + at
                 compare(session, list(KINDS)[seed % len(KINDS)], seed)
-                if seed % 100 == 99:
-                    print(f"{seed + 1} histories are equal", flush=True)
+                if at % 100 == 99 or at == histories - 1:
+                    print(f"{at + 1} histories are equal, from seed {first} on", flush=True)
         finally:
             session.stop()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

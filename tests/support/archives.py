@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from ledgerfold.storage.records import STORE_KEY, WRITES_KEY
-from ledgerfold.storage.topic_archive import ArchivedFile, archive_blocks
+from ledgerfold.storage.topic_archive import ArchivedFile, TopicImport, archive_blocks
 from ledgerfold.v1.records_pb2 import SnapshotRecords
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.support.offline import LEDGERS
@@ -23,3 +25,11 @@ def archive_blocks_of(lab: BrokerLab, topic: str = TOPIC) -> Iterator[bytes]:
             path = LEDGERS / folder / name
             files.append(ArchivedFile(f"{folder}/{name}", path, lab.files.size(path)))
     return archive_blocks(records, ["pulsar-entries"], files, lab.files)
+
+
+def copy_topic(source: BrokerLab, target: BrokerLab) -> None:
+    """Imports the archive of the only topic of a broker that has stopped into another directory."""
+    with NamedTemporaryFile() as file:
+        file.writelines(archive_blocks_of(source))
+        file.flush()
+        TopicImport(Path(file.name), LEDGERS, target.metadata, target.files).run()

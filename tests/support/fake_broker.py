@@ -25,6 +25,14 @@ from ledgerfold.v1 import admin_pb2_grpc, data_pb2_grpc
 from tests.support.fake_data_service import FakeAdminService, FakeDataService
 from tests.support.fake_topics import FakeTopic
 
+# Options of a client that soon connects again, and of one that also finds new partitions soon.
+QUICK: dict[str, Any] = {
+    "operation_timeout_seconds": 10,
+    "starting_backoff_interval_ms": 10,
+    "max_backoff_interval_ms": 50,
+}
+WATCHFUL: dict[str, Any] = QUICK | {"partitions_update_interval_seconds": 0.02}
+
 
 class FakeBroker:
     """A server around the service; stops and starts again on the same port, with its data."""

@@ -62,17 +62,15 @@ def _import(options: argparse.Namespace) -> None:
     from ledgerfold.broker.common.clock import WallClock
     from ledgerfold.broker.common.settings import BrokerSettings
     from ledgerfold.broker.server.data_directory import held, recovered
+    from ledgerfold.broker.server.seeding import check_archives
     from ledgerfold.storage.files import REAL
-    from ledgerfold.storage.names import SNAPSHOT_RECORDS
     from ledgerfold.storage.topic_archive import TopicImport
 
     refuse_url(options, "topics import")
     data, path = options.data, absolute_path(options.file)
     if not path.is_file():
         raise FileNotFoundError(2, os.strerror(2), str(path))
-    with path.open("rb") as file:
-        if file.read(len(SNAPSHOT_RECORDS)) != SNAPSHOT_RECORDS.encode():
-            raise InvalidRequest(f"{path} is not a file that `topics export` wrote.")
+    check_archives([path])
     data.mkdir(parents=True, exist_ok=True)
     settings = BrokerSettings(data_dir=data)
     with Interrupts(signal.SIGTERM), held(data) as (metadata, lock):

@@ -25,6 +25,7 @@ from ledgerfold.broker.cli.output import (
 from ledgerfold.broker.cli.tables import fields_of
 from ledgerfold.broker.cli.units import TIME, parse_count
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag
+from ledgerfold.broker.common.durations import time_left
 from ledgerfold.broker.common.sizes import format_size
 from ledgerfold.broker.common.traffic import iso_time
 from ledgerfold.storage.errors import CompactedLedgerDamaged, Corruption, MissingFile, Timeout
@@ -192,6 +193,8 @@ def progress_bar() -> Iterator[Callable[[GetCompactionStatusResponse], object]]:
             at = status.progress
             name = CompactionPhase.Name(at.phase).removeprefix("COMPACTION_PHASE_").lower()
             note = f"{at.tasks_done}/{at.tasks_total} tasks, {counted(at.messages, 'message')}"
+            if at.HasField("left_ms"):
+                note += f", {time_left(at.left_ms)} of this phase"
             progress.update(
                 task,
                 description=f"phase {name}" if name in ("one", "two") else name,

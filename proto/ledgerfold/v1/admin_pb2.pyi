@@ -754,7 +754,7 @@ class ThresholdCheck(_message.Message):
     def __init__(self, checked_ms: _Optional[int] = ..., fired: _Optional[bool] = ..., why: _Optional[str] = ..., backlog_bytes: _Optional[int] = ..., threshold_bytes: _Optional[int] = ..., level: _Optional[str] = ...) -> None: ...
 
 class CompactionProgress(_message.Message):
-    __slots__ = ("phase", "tasks_done", "tasks_total", "messages", "bytes", "messages_total", "bytes_total")
+    __slots__ = ("phase", "tasks_done", "tasks_total", "messages", "bytes", "messages_total", "bytes_total", "left_ms")
     PHASE_FIELD_NUMBER: _ClassVar[int]
     TASKS_DONE_FIELD_NUMBER: _ClassVar[int]
     TASKS_TOTAL_FIELD_NUMBER: _ClassVar[int]
@@ -762,6 +762,7 @@ class CompactionProgress(_message.Message):
     BYTES_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_TOTAL_FIELD_NUMBER: _ClassVar[int]
     BYTES_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    LEFT_MS_FIELD_NUMBER: _ClassVar[int]
     phase: CompactionPhase
     tasks_done: int
     tasks_total: int
@@ -769,7 +770,8 @@ class CompactionProgress(_message.Message):
     bytes: int
     messages_total: int
     bytes_total: int
-    def __init__(self, phase: _Optional[_Union[CompactionPhase, str]] = ..., tasks_done: _Optional[int] = ..., tasks_total: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., messages_total: _Optional[int] = ..., bytes_total: _Optional[int] = ...) -> None: ...
+    left_ms: int
+    def __init__(self, phase: _Optional[_Union[CompactionPhase, str]] = ..., tasks_done: _Optional[int] = ..., tasks_total: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., messages_total: _Optional[int] = ..., bytes_total: _Optional[int] = ..., left_ms: _Optional[int] = ...) -> None: ...
 
 class WatchCompactionRequest(_message.Message):
     __slots__ = ("topic",)

@@ -212,6 +212,8 @@ class Run:
             progress = admin_pb2.CompactionProgress(
                 phase=phase, tasks_done=1, tasks_total=4, messages=1234, bytes=1, bytes_total=4
             )
+            if phase == admin_pb2.COMPACTION_PHASE_TWO:
+                progress.left_ms = 5_400
             yield admin_pb2.GetCompactionStatusResponse(progress=progress)
             if self._terminal is not None:
                 self._terminal.wait_for(shown)
@@ -227,6 +229,7 @@ def test_a_terminal_shows_the_phases(monkeypatch: pytest.MonkeyPatch) -> None:
             status = wait_for_end(Run(seen), "t")  # type: ignore[arg-type]
         assert status.status == admin_pb2.COMPACTION_STATUS_SUCCESS
         seen.wait_for("1/4 tasks, 1,234 messages")
+        seen.wait_for("about 5 s left of this phase")
 
 
 def test_a_pipe_gets_no_progress(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ledgerfold.broker.client import Client
-from tests.support.fake_broker import ThreadedFakeBroker, running_broker
+from tests.support.fake_broker import QUICK, ThreadedFakeBroker, running_broker
 
 
 @pytest.fixture
@@ -18,11 +18,6 @@ def broker() -> Iterator[ThreadedFakeBroker]:
 
 @pytest.fixture
 def client(broker: ThreadedFakeBroker) -> Iterator[Client]:
-    client = Client(
-        broker.address,
-        operation_timeout_seconds=10,
-        starting_backoff_interval_ms=10,
-        max_backoff_interval_ms=50,
-    )
+    client = Client(broker.address, **QUICK)
     yield client
     client.shutdown()

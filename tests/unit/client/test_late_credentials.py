@@ -30,7 +30,7 @@ from ledgerfold.storage.errors import (
     InvalidRequest,
     Timeout,
 )
-from tests.support.fake_broker import FakeBroker, ThreadedFakeBroker
+from tests.support.fake_broker import WATCHFUL, FakeBroker, ThreadedFakeBroker
 from tests.support.waiting import wait_until
 
 
@@ -56,13 +56,7 @@ def tokens() -> TokenService:
 
 
 def options_of(tokens: TokenService) -> dict[str, Any]:
-    return {
-        "operation_timeout_seconds": 10,
-        "starting_backoff_interval_ms": 10,
-        "max_backoff_interval_ms": 50,
-        "partitions_update_interval_seconds": 0.02,
-        "authentication": AuthenticationToken(tokens),
-    }
+    return WATCHFUL | {"authentication": AuthenticationToken(tokens)}
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from ledgerfold.storage.errors import (
     ProducerBusy,
     Timeout,
 )
-from tests.support.fake_broker import FakeBroker, ThreadedFakeBroker
+from tests.support.fake_broker import WATCHFUL, FakeBroker, ThreadedFakeBroker
 from tests.support.fake_topics import LEDGER_ID, FakeSubscription
 from tests.support.waiting import wait_until
 
@@ -42,12 +42,7 @@ KEYS = [f"k{number}" for number in range(12)]
 def client(broker: ThreadedFakeBroker) -> Iterator[Client]:
     """Looks for new partitions all the time; "t" has three."""
     broker.service.partitions["t"] = 3
-    client = Client(
-        broker.address,
-        operation_timeout_seconds=10,
-        starting_backoff_interval_ms=10,
-        partitions_update_interval_seconds=0.02,
-    )
+    client = Client(broker.address, **WATCHFUL)
     yield client
     client.shutdown()
 

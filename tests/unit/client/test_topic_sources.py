@@ -16,7 +16,7 @@ from ledgerfold.broker.client.core.topic_sources import TopicPattern
 from ledgerfold.broker.client.messages.options import RegexSubscriptionMode
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed, SubscriptionBusy
-from tests.support.fake_broker import FakeBroker, ThreadedFakeBroker
+from tests.support.fake_broker import WATCHFUL, FakeBroker, ThreadedFakeBroker
 from tests.support.fake_topics import LEDGER_ID
 from tests.support.waiting import wait_until
 
@@ -28,12 +28,7 @@ FULL = "persistent://public/default/"
 def client(broker: ThreadedFakeBroker) -> Iterator[Client]:
     """ "p" has two partitions."""
     broker.service.partitions["p"] = 2
-    client = Client(
-        broker.address,
-        operation_timeout_seconds=10,
-        starting_backoff_interval_ms=10,
-        partitions_update_interval_seconds=0.02,
-    )
+    client = Client(broker.address, **WATCHFUL)
     yield client
     client.shutdown()
 

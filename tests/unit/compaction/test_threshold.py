@@ -175,9 +175,11 @@ def test_the_status_shows_the_last_check() -> None:
             threshold_bytes=500,
             level="topic",
         )
+        first_ms = shown().checked_ms
         topic.backlog_bytes = 501
         await monitor.check(topic)
-        assert (shown().fired, shown().why, shown().checked_ms) == (True, "above", lab.now_ms)
+        assert (shown().fired, shown().why) == (True, "above")
+        assert shown().checked_ms > first_ms
         await monitor.check(topic)
         assert (shown().fired, shown().why) == (False, "a run is in progress")
         await lab.scheduler.stop()

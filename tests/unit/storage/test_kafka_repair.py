@@ -28,6 +28,7 @@ from tests.model.broker_lab import DATA, TOPIC
 from tests.support.kafka_lab import KafkaLab
 from tests.support.lossy_files import LossyFiles
 from tests.support.offline import LEDGERS, Offline, Snapshot, taken
+from tests.support.versions import add_versions
 
 CLEANED_OFFSETS = [3, 4, 5, 6, 7, 8]
 RAW_OFFSETS = [9, 10, 11, 12, 13]
@@ -40,8 +41,7 @@ END = 14
 def snapshot() -> Snapshot:
     """Returns nine cleaned batches, three of them superseded, and five more, in two segments."""
     lab = KafkaLab({"cleanup.policy": "compact"})
-    for n in range(9):
-        lab.add([(b"%d" % (n % 6), b"%d" % n)], producer_id=7, producer_epoch=0, base_sequence=n)
+    add_versions(lab, range(9), keys=6)
     lab.run(lab.kafka.roll())
     assert lab.clean().failure is None
     for n in range(9, END):

@@ -20,14 +20,12 @@ from tests.model.broker_lab import DATA, TOPIC
 from tests.support.kafka_lab import KafkaLab
 from tests.support.lost_writes import LOST, History, files_with_entries, recorded, resumed
 from tests.support.offline import Offline
+from tests.support.versions import add_records, add_versions, restore_snapshot
 
 
 def clean_twice(lab: KafkaLab) -> None:
     for first in (0, 8):
-        for n in range(first, first + 8):
-            lab.add(
-                [(b"%d" % (n % 3), b"%d" % n)], producer_id=7, producer_epoch=0, base_sequence=n
-            )
+        add_versions(lab, range(first, first + 8), keys=3)
         lab.run(lab.kafka.roll())
         assert lab.clean().failure is None
     lab.add([(b"9", b"9")])
@@ -35,8 +33,7 @@ def clean_twice(lab: KafkaLab) -> None:
 
 def truncate(lab: KafkaLab) -> None:
     """Leaves a copy of the batches before the offset, as the only one, and one after them."""
-    for n in range(4):
-        lab.add([(b"%d" % n, b"%d" % n)])
+    add_records(lab, range(4))
     lab.run(truncate_log(lab.broker, TOPIC, 3))
     lab.add([(b"9", b"9")])
 
@@ -52,7 +49,7 @@ def truncate_what_is_cleaned(lab: KafkaLab) -> None:
 def truncate_to_a_segment(lab: KafkaLab) -> None:
     """Leaves no copy: the next batch gets an offset that another one had."""
     for n in range(3):
-        lab.add([(b"%d" % n, b"%d" % n)])
+        add_records(lab, [n])
         lab.run(lab.kafka.roll())
     lab.add([(b"7", b"7")])
     lab.run(truncate_log(lab.broker, TOPIC, 2))
@@ -68,24 +65,19 @@ def restore_what_is_cleaned(lab: KafkaLab) -> None:
         lab.add([(b"%d" % n, b"x") for n in range(3)])
         lab.run(lab.kafka.roll())
         assert lab.clean().failure is None
-    lab.settle()
-    lab.run(snapshots.restore("s"))
-    lab.settle()
+    restore_snapshot(lab, snapshots)
     lab.add([(b"a", b"y")])
 
 
 def restore_what_is_older(lab: KafkaLab) -> None:
     """Leaves the raw ledgers of the snapshot, older than all that have replaced them."""
     snapshots = BrokerSnapshots(lab.broker)
-    for n in range(6):
-        lab.add([(b"%d" % n, b"%d" % n)])
+    add_records(lab, range(6))
     lab.run(snapshots.save("s"))
     lab.run(lab.kafka.roll())
     clean_twice(lab)
     lab.run(lab.broker.delete_topic(TOPIC, force=True))
-    lab.settle()
-    lab.run(snapshots.restore("s"))
-    lab.settle()
+    restore_snapshot(lab, snapshots)
     lab.add([(b"a", b"y")])
 
 
@@ -93,14 +85,12 @@ def restore_what_was_truncated(lab: KafkaLab) -> None:
     """Leaves the raw ledgers of the snapshot; its topic has existed all the time."""
     snapshots = BrokerSnapshots(lab.broker)
     for n in range(6):
-        lab.add([(b"%d" % n, b"%d" % n)])
+        add_records(lab, [n])
         lab.run(lab.kafka.roll())
     lab.settle()
     lab.run(snapshots.save("s"))
     lab.run(truncate_log(lab.broker, TOPIC, 1))
-    lab.settle()
-    lab.run(snapshots.restore("s"))
-    lab.settle()
+    restore_snapshot(lab, snapshots)
     lab.add([(b"a", b"y")])
 
 

@@ -11,8 +11,6 @@ was there, or an error; and after a repair all of it is there again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 import pytest
 
@@ -28,47 +26,36 @@ from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import write_mark_path
 from ledgerfold.storage.partition_names import partition_name
 from ledgerfold.storage.records import STORE_KEY, encode_record, key_of
-from ledgerfold.storage.topic_archive import TopicImport
 from ledgerfold.v1.records_pb2 import ProducerRecord, StoreRecord
 from tests.model.broker_lab import DATA, STORE, TOPIC, BrokerLab
-from tests.model.log_model import Message, Read
-from tests.support.archives import archive_blocks_of
+from tests.model.log_model import Read
+from tests.support.archives import copy_topic
 from tests.support.lossy_files import CountedKeyValue, Crash, LossyFiles
 from tests.support.lost_writes import LOST, History, Pairs, files_with_entries, recorded, resumed
 from tests.support.offline import LEDGERS, Offline, Snapshot, taken
-
-
-def publish(lab: BrokerLab, first: int, count: int, topic: str = TOPIC) -> None:
-    entries = [([Message(b"%d" % (n % 5), b"v%d" % n)], False) for n in range(first, first + count)]
-    lab.publish(entries, topic)
+from tests.support.versions import compact_twice, publish_versions, restore_snapshot
 
 
 def publish_only(lab: BrokerLab) -> None:
-    publish(lab, 0, 20)
+    publish_versions(lab, 0, 20)
 
 
 def compact_and_trim(lab: BrokerLab) -> None:
     """Leaves one ledger: the compacted one, and the later entries."""
-    publish(lab, 0, 14)
+    publish_versions(lab, 0, 14)
     lab.compact()
-    publish(lab, 14, 3)
+    publish_versions(lab, 14, 3)
     lab.compact()
     lab.run(lab.broker.unload_topic(TOPIC))
     lab.settle()
 
 
-def compact_twice(lab: BrokerLab) -> None:
-    for first in (0, 9):
-        publish(lab, first, 9)
-        lab.compact()
-
-
 def delete_another(lab: BrokerLab) -> None:
     other = "persistent://public/default/other"
-    publish(lab, 0, 4)
-    publish(lab, 0, 8, other)
+    publish_versions(lab, 0, 4)
+    publish_versions(lab, 0, 8, other)
     lab.run(lab.broker.delete_topic(other, force=True))
-    publish(lab, 4, 4)
+    publish_versions(lab, 4, 4)
 
 
 def reset_and_restore(lab: BrokerLab) -> None:
@@ -76,20 +63,15 @@ def reset_and_restore(lab: BrokerLab) -> None:
     compact_twice(lab)
     lab.run(snapshots.save("s"))
     lab.run(reset(lab.broker))
-    lab.settle()
-    lab.run(snapshots.restore("s"))
-    lab.settle()
-    publish(lab, 18, 3)
+    restore_snapshot(lab, snapshots)
+    publish_versions(lab, 18, 3)
 
 
 def import_archive(lab: BrokerLab) -> None:
     source = BrokerLab()
     compact_twice(source)
     source.stop()
-    with NamedTemporaryFile() as file:
-        file.writelines(archive_blocks_of(source))
-        file.flush()
-        TopicImport(Path(file.name), LEDGERS, lab.metadata, lab.files).run()
+    copy_topic(source, lab)
 
 
 HISTORIES = [
@@ -163,14 +145,14 @@ def test_a_repair_restores_everything_that_the_ledgers_hold(
         assert (lab.report.damaged, lab.report.kept) == ({}, [])
         assert {*whole[False]} <= {*lab.read(EARLIEST, read_compacted=False)}, lost
         assert lab.read(EARLIEST, read_compacted=True) == whole[True], lost
-        publish(lab, 0, 1)
+        publish_versions(lab, 0, 1)
         lab.stop()
 
 
 def restore(lab: BrokerLab) -> None:
     """The last write is that of the restore."""
     snapshots = BrokerSnapshots(lab.broker)
-    publish(lab, 0, 8)
+    publish_versions(lab, 0, 8)
     lab.run(snapshots.save("s"))
     lab.run(lab.broker.delete_topic(TOPIC, force=True))
     lab.settle()
@@ -214,7 +196,7 @@ def test_ids_of_ledgers_in_snapshots_are_not_allocated_again(is_repaired: bool) 
     """
 
     def act(lab: BrokerLab) -> None:
-        publish(lab, 0, 4)
+        publish_versions(lab, 0, 4)
         lab.run(BrokerSnapshots(lab.broker).save("s"))
         wanted.update(all_reads(lab))
         lab.run(reset(lab.broker))
@@ -226,7 +208,7 @@ def test_ids_of_ledgers_in_snapshots_are_not_allocated_again(is_repaired: bool) 
     if is_repaired:
         Offline(DATA, pairs, files).repair()
     lab = resumed(BrokerLab, files, pairs)
-    publish(lab, 0, 4, "persistent://public/default/other")
+    publish_versions(lab, 0, 4, "persistent://public/default/other")
     lab.run(BrokerSnapshots(lab.broker).restore("s"))
     lab.settle()
     assert all_reads(lab) == wanted
@@ -237,7 +219,7 @@ def test_a_trimmed_ledger_covered_by_the_view_is_no_loss() -> None:
     """Verify and repair report no loss."""
 
     def act() -> None:
-        publish(lab, 0, STORE.ledger_entries_max)
+        publish_versions(lab, 0, STORE.ledger_entries_max)
         lab.compact()
         lab.run(lab.broker.unload_topic(TOPIC))
         lab.settle()
@@ -283,19 +265,19 @@ def test_a_topic_that_misses_records_is_refused_and_others_are_served() -> None:
     other = "persistent://public/default/other"
 
     def act() -> None:
-        publish(lab, 0, 2, other)
-        publish(lab, 0, 2)
+        publish_versions(lab, 0, 2, other)
+        publish_versions(lab, 0, 2)
         lab.run(lab.topic.log.tail.roll())
-        publish(lab, 2, 2)
+        publish_versions(lab, 2, 2)
 
     history = recorded(lab, act)
     # The first segment of the second ledger, and later ones.
     lab = resumed(BrokerLab, *history.lost(2).disk())
     with pytest.raises(MetadataLost, match=r"ledgers/3 .* repair DATA"):
-        publish(lab, 9, 1)
+        publish_versions(lab, 9, 1)
     with pytest.raises(MetadataLost):
         lab.run(lab.broker.delete_topic(TOPIC, force=True))
-    publish(lab, 9, 1, other)
+    publish_versions(lab, 9, 1, other)
     lab.stop()
 
 
@@ -305,7 +287,7 @@ def test_a_repair_restores_the_number_of_partitions() -> None:
 
     def act() -> None:
         lab.run(lab.broker.create_partitioned_topic(name, 4))
-        publish(lab, 0, 2, partition_name(name, 1))
+        publish_versions(lab, 0, 2, partition_name(name, 1))
 
     files, pairs = recorded(lab, act).lost(0).disk()
     pairs.write({}, [key for key, _ in pairs.scan(b"")])
@@ -324,7 +306,7 @@ def test_a_partitioned_topic_is_not_created_over_a_lost_partition() -> None:
     def act() -> None:
         lab.run(lab.broker.create_topic(TOPIC))
         lab.run(lab.broker.create_partitioned_topic(name, 2))
-        publish(lab, 0, 2, partition_name(name, 1))
+        publish_versions(lab, 0, 2, partition_name(name, 1))
 
     history = recorded(lab, act)
     for lost in range(1, len(history.stores) - 1):
@@ -336,14 +318,14 @@ def test_a_partitioned_topic_is_not_created_over_a_lost_partition() -> None:
             with pytest.raises(MetadataLost):
                 lab.run(lab.broker.create_partitioned_topic(name, 3))
             with pytest.raises(MetadataLost):
-                publish(lab, 0, 1, partition_name(name, 1))
+                publish_versions(lab, 0, 1, partition_name(name, 1))
         lab.stop()
 
 
 def test_a_new_producer_gets_no_number_used_by_entries() -> None:
     """Else its messages were taken for those of the old one, and dropped as sent before."""
     lab = BrokerLab()
-    files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
+    files, pairs = recorded(lab, lambda: publish_versions(lab, 0, 3)).lost(0).disk()
     pairs.write({}, [key for key, _ in pairs.scan(b"")])
     Offline(DATA, pairs, files).repair()
     lab = resumed(BrokerLab, files, pairs)
@@ -363,7 +345,7 @@ def test_a_torn_tail_is_no_evidence_after_a_power_loss(torn: int, sequence_ids: 
     lost both the metadata's last writes and pages in the middle of a write.
     """
     lab = BrokerLab()
-    snapshot = recorded(lab, lambda: publish(lab, 0, 3)).lost(0)
+    snapshot = recorded(lab, lambda: publish_versions(lab, 0, 3)).lost(0)
     (path,) = (each for each in snapshot.contents if each.suffix == ".log")
     entries = bytearray(snapshot.contents[path])
     entries[torn * read_header(entries).size_bytes] ^= 1
@@ -381,7 +363,7 @@ def test_a_torn_tail_is_no_evidence_after_a_power_loss(torn: int, sequence_ids: 
 def test_a_rebuilt_topic_continues_its_producers_numbers(is_known: bool, number: int) -> None:
     """The topic's record alone is lost; without producers the next one gets the first number."""
     lab = BrokerLab()
-    files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
+    files, pairs = recorded(lab, lambda: publish_versions(lab, 0, 3)).lost(0).disk()
     metadata = MetadataStore(pairs)
     gone = [key for key, _ in pairs.scan(b"") if key.startswith(b"topic/")]
     gone += [] if is_known else [key_of(each) for each in metadata.producers(TOPIC)]
@@ -395,7 +377,7 @@ def test_a_rebuilt_topic_continues_its_producers_numbers(is_known: bool, number:
 def test_a_store_without_labels_has_no_damage_and_keeps_existing_labels() -> None:
     """Data of builds from before labels: a missing one is no damage, an unreadable one is."""
     lab = BrokerLab()
-    files, pairs = recorded(lab, lambda: publish(lab, 0, 20)).lost(0).disk()
+    files, pairs = recorded(lab, lambda: publish_versions(lab, 0, 20)).lost(0).disk()
     pairs.write({STORE_KEY: encode_record(StoreRecord(next_ledger_id=99, store_version=1))}, ())
     offline, labels = Offline(DATA, pairs, files), [LEDGERS / each / "label" for each in "12"]
     files.remove(labels[1])
@@ -408,7 +390,7 @@ def test_a_store_without_labels_has_no_damage_and_keeps_existing_labels() -> Non
 
 def test_entries_of_unknown_topics_are_kept_and_counted() -> None:
     lab = BrokerLab()
-    files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
+    files, pairs = recorded(lab, lambda: publish_versions(lab, 0, 3)).lost(0).disk()
     (folder,) = files.listdir(LEDGERS)
     files.remove(LEDGERS / folder / "label")
     files.sync_dir(LEDGERS / folder)
@@ -426,7 +408,7 @@ def test_entries_of_unknown_topics_are_kept_and_counted() -> None:
 def test_a_copy_of_the_metadata_survives_a_power_loss() -> None:
     """The store has real files here, unlike on the disk in memory."""
     lab = BrokerLab()
-    files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
+    files, pairs = recorded(lab, lambda: publish_versions(lab, 0, 3)).lost(0).disk()
     pairs.write({}, [key for key, _ in pairs.scan(b"")])
     files.make_dir(DATA / "metadata")
     file = files.create(DATA / "metadata" / "000004.log")
@@ -440,7 +422,7 @@ def test_a_copy_of_the_metadata_survives_a_power_loss() -> None:
 
 def test_a_missing_write_mark_is_reported_and_restored() -> None:
     lab = BrokerLab()
-    files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
+    files, pairs = recorded(lab, lambda: publish_versions(lab, 0, 3)).lost(0).disk()
     files.remove(write_mark_path(DATA))
     lab = resumed(BrokerLab, files, pairs)
     assert lab.report.is_incomplete
@@ -459,7 +441,7 @@ def test_a_ledger_that_was_being_deleted_stays_as_a_copy() -> None:
     lab = BrokerLab()
 
     def act() -> None:
-        publish(lab, 0, 3)
+        publish_versions(lab, 0, 3)
         with lab.metadata.batch() as batch:
             lab.store.mark_deleting(1, batch)
 

@@ -29,6 +29,7 @@ from tests.model.broker_lab import DATA, TOPIC, BrokerLab
 from tests.model.log_model import Message
 from tests.support.lossy_files import CountedKeyValue, LossyFiles
 from tests.support.offline import LEDGERS, NOW_MS, Offline, Snapshot, started, taken
+from tests.support.versions import publish_versions
 
 RAW, VIEW = 20, 5 + 11  # Messages; the view has five keys, and later messages follow.
 
@@ -99,7 +100,7 @@ class Disk:
 def snapshot() -> Snapshot:
     lab = BrokerLab()
     lab.run(create_subscription(lab.topic, "s", StartPosition(earliest=True)))
-    lab.publish([([Message(b"%d" % (n % 5), b"v%d" % n)], False) for n in range(9)])
+    publish_versions(lab, 0, 9)
     lab.compact()
     lab.publish([([Message(b"%d" % n, b"w%d" % n)], False) for n in range(11)])
     lab._drop()

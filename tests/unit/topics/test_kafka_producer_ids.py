@@ -7,18 +7,14 @@ batches: such a record was taken for a duplicate, acknowledged and not stored.
 from __future__ import annotations
 
 import errno
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 import pytest
 
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.storage.errors import DiskFailure, KafkaError
-from ledgerfold.storage.topic_archive import TopicImport
 from tests.model.broker_lab import TOPIC, BrokerLab
-from tests.support.archives import archive_blocks_of
+from tests.support.archives import copy_topic
 from tests.support.kafka_lab import KafkaLab
-from tests.support.offline import LEDGERS
 
 A, B = (b"a", b"1"), (b"b", b"2")
 
@@ -75,10 +71,7 @@ def test_the_producers_of_an_archive_keep_their_ids() -> None:
     source.stop()
     lab = BrokerLab()
     lab.stop()
-    with NamedTemporaryFile() as file:
-        file.writelines(archive_blocks_of(source))
-        file.flush()
-        TopicImport(Path(file.name), LEDGERS, lab.metadata, lab.files).run()
+    copy_topic(source, lab)
     copy = KafkaLab.__new__(KafkaLab)
     copy.resume(lab.files, lab._pairs)
     assert copy.records() == [(0, *B)]

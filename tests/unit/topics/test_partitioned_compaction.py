@@ -237,8 +237,10 @@ def test_the_combined_status_has_the_first_error_and_the_furthest_progress() -> 
     assert combined_status([fine, failed, failed]).last_error == "t-partition-1: no space"
     queued, at_work = (
         GetCompactionStatusResponse(
-            status=RUNNING, progress=CompactionProgress(phase=phase, messages=messages)
+            status=RUNNING, progress=CompactionProgress(phase=phase, messages=messages, left_ms=9)
         )
         for phase, messages in ((COMPACTION_PHASE_QUEUED, 0), (COMPACTION_PHASE_ONE, 7))
     )
-    assert combined_status([queued, at_work, fine]).progress.messages == 7
+    progress = combined_status([queued, at_work, fine]).progress
+    assert progress.messages == 7
+    assert not progress.HasField("left_ms")
