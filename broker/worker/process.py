@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 EXIT_UNAVAILABLE = 3
 _LINE_BYTES_MAX = 1024 * 1024
+# How long the rest of the output of a worker that has ended is read.
+_REST_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -69,6 +71,7 @@ class WorkerProcess:
         token: str,
         stdin: int,
         output: asyncio.StreamReader,
+        pipe: asyncio.ReadTransport,
     ) -> None:
         self.pid = process.pid
         self.exited = asyncio.create_task(process.wait())
@@ -77,7 +80,7 @@ class WorkerProcess:
         self.engine = self.why_inline = ""
         # Called when they change.
         self.on_engine: Callable[[], None] = lambda: None
-        self._process, self._token, self._stdin = process, token, stdin
+        self._process, self._token, self._stdin, self._pipe = process, token, stdin, pipe
         self._is_stopped = False
         self._port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read_output(output))
@@ -94,8 +97,8 @@ class WorkerProcess:
         log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         stdin_read, stdin_write = os.pipe()
         stdout_read, stdout_write = os.pipe()
+        output, pipe = await _reader(stdout_read)
         try:
-            output = await _reader(stdout_read)
             process = await asyncio.create_subprocess_exec(
                 *command,
                 stdin=stdin_read,
@@ -106,11 +109,12 @@ class WorkerProcess:
             )
         except BaseException:
             os.close(stdin_write)
+            pipe.close()
             raise
         finally:
             for descriptor in (log, stdin_read, stdout_write):
                 os.close(descriptor)
-        return cls(process, token, stdin_write, output)
+        return cls(process, token, stdin_write, output, pipe)
 
     async def listening(self, timeout_seconds: float) -> str | None:
         """Returns its address once it listens; None if it ended, or did not report it in time."""
@@ -151,7 +155,10 @@ class WorkerProcess:
         finally:
             # Also if the caller is cancelled during the wait.
             await self.kill()
+        # Its last line says why it ended. A process that does not end may hold the pipe.
+        await asyncio.wait({self._reading}, timeout=_REST_S)
         self._reading.cancel()
+        self._pipe.close()
         await asyncio.gather(self._reading, return_exceptions=True)
 
     async def kill(self) -> None:
@@ -192,9 +199,10 @@ class WorkerProcess:
             _log.debug("The worker printed: %r", line)
 
 
-async def _reader(descriptor: int) -> asyncio.StreamReader:
+async def _reader(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
     loop = asyncio.get_running_loop()
     output = asyncio.StreamReader(limit=_LINE_BYTES_MAX)
     pipe = os.fdopen(descriptor, "rb", buffering=0)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(output), pipe)
-    return output
+    protocol = asyncio.StreamReaderProtocol(output)
+    transport, _ = await loop.connect_read_pipe(lambda: protocol, pipe)
+    return output, transport

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -16,7 +17,6 @@ from ledgerfold.broker.client import (
     ConsumerType,
     InitialPosition,
     KeySharedMode,
-    Message,
     MessageId,
 )
 from ledgerfold.broker.client.administration.admin import Admin
@@ -155,19 +155,16 @@ def test_sticky_consumers_get_the_keys_of_their_ranges(client: Client, topic: st
     producer = client.create_producer(topic)
     for number in range(20):
         producer.send(b"", partition_key=f"k{number}")
-    keys = {
-        consumer: {message.partition_key() for message in received(consumer)}
-        for consumer in (low, high)
-    }
+    keys = dict[Consumer, set[str]]({low: set(), high: set()})
+
+    def are_received() -> bool:
+        for consumer, found in keys.items():
+            with suppress(Timeout):
+                found.add(consumer.receive(timeout_millis=100).partition_key())
+        return sum(map(len, keys.values())) >= 20
+
+    wait_until(are_received, "all messages")
     assert keys[low] | keys[high] == {f"k{number}" for number in range(20)}
     assert keys[low]
     assert keys[high]
     assert not keys[low] & keys[high]
-
-
-def received(consumer: Consumer) -> Iterator[Message]:
-    while True:
-        try:
-            yield consumer.receive(timeout_millis=1_000)
-        except Timeout:
-            return

@@ -128,7 +128,7 @@ def test_batches_that_are_larger_than_a_period_arrive(
 
 def test_a_missing_receipt_times_out(client: Client, admin: Admin, topic: str) -> None:
     admin.add_fault("lose-receipt", topic=topic, next=1, keeps_connection=True)
-    producer = client.create_producer(topic, send_timeout_millis=500)
+    producer = client.create_producer(topic, send_timeout_millis=3_000)
     with pytest.raises(Timeout, match="may have been stored"):
         producer.send(b"1")
     producer.send(b"2")

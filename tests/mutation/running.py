@@ -45,15 +45,15 @@ def judge(tree: Tree, mutant: Mutant, source: bytes, seeds: int, *, rest: bool) 
 def _judged(tree: Tree, room: Room, seeds: int, *, rest: bool) -> tuple[Fate, str]:
     done = run_unit_tests(tree, room)
     if done.code != 0:
-        return Fate.UNIT, _failed_test(done)
+        return Fate.UNIT, failed_test(done)
     if seeds:
         done = run_seeds(tree, room.seeds(seeds))
         if done.code != 0:
             return Fate.SEEDS, found_by(done)
     if rest:
-        done = _run_tests(tree, REST, REST_TIMEOUT_S)
+        done = run_tests(tree, REST, REST_TIMEOUT_S)
         if done.code != 0:
-            return Fate.REST, _failed_test(done)
+            return Fate.REST, failed_test(done)
     return Fate.ALIVE, ""
 
 
@@ -68,10 +68,10 @@ def check_without_defect(tree: Tree, room: Room, seeds: int) -> None:
 
 
 def run_unit_tests(tree: Tree, room: Room) -> Done:
-    return _run_tests(tree, ("-m", "not spark", *room.tests), UNIT_TIMEOUT_S)
+    return run_tests(tree, ("-m", "not spark", *room.tests), UNIT_TIMEOUT_S)
 
 
-def _run_tests(tree: Tree, arguments: Sequence[str], timeout_s: float) -> Done:
+def run_tests(tree: Tree, arguments: Sequence[str], timeout_s: float) -> Done:
     options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider"]
     done = tree.run(["-m", "pytest", *options, *arguments], timeout_s)
     if done.code in _NOT_RUN:
@@ -87,7 +87,7 @@ def run_seeds(tree: Tree, plans: Sequence[str], says: str = "") -> Done:
     return done
 
 
-def _failed_test(done: Done) -> str:
+def failed_test(done: Done) -> str:
     if done.code is None:
         return "no end in sight"
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.output, re.MULTILINE)

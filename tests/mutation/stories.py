@@ -1,4 +1,4 @@
-"""Stories: subtle, plausible defects that the simulator finds within its seeds.
+"""Stories: subtle, plausible defects that the simulator finds within its seeds, or a test does.
 
 They are in defects/*.toml, a table for each room:
 
@@ -14,8 +14,9 @@ They are in defects/*.toml, a table for each room:
     after = "passed.append(topic.log.last_position())"
 
 `kind`: of the scenarios that find it; `seeds`: their number, from seed 1 on; `says`: the text of
-the failure. An edit is found by its lines (edits.py), in any module. An edit that no longer matches
-fails loudly, and must be updated.
+the failure. A story that needs what the simulator does not do has, instead of `kind` and `seeds`,
+`tests`: the tests that find it, as an argument of pytest. An edit is found by its lines (edits.py),
+in any module. An edit that no longer matches fails loudly, and must be updated.
 """
 
 from __future__ import annotations
@@ -28,22 +29,25 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tests.mutation.edits import Edit, find, product_sources
-from tests.mutation.running import Broken, found_by, run_seeds
+from tests.mutation.running import Broken, failed_test, found_by, run_seeds, run_tests
 from tests.mutation.tree import ROOT, Tree
 
 FOLDER = Path(__file__).resolve().parent / "defects"
-_FIELDS = {"name", "words", "kind", "seeds", "says", "edit"}
+_FIELDS = {"name", "words", "says", "edit"}
+_FOUND_BY = ({"kind", "seeds"}, {"tests"})
+_TESTS_TIMEOUT_S = 300.0
 
 
 class Story(NamedTuple):
-    """`words`: its effect."""
+    """`words`: its effect. `tests`: "" if the simulator finds it."""
 
     name: str
     words: str
-    kind: str
-    seeds: int
     says: str
     edits: tuple[Edit, ...]
+    kind: str = ""
+    seeds: int = 0
+    tests: str = ""
 
     def applied(self, sources: Mapping[Path, str]) -> dict[Path, bytes]:
         """Returns the modules that it changes, after the change. Raises EditError."""
@@ -67,10 +71,10 @@ def load() -> dict[str, Story]:
 
 
 def _story(table: dict[str, Any], path: Path) -> Story:
-    if set(table) != _FIELDS:
+    if table.keys() - _FIELDS not in _FOUND_BY or not table.keys() >= _FIELDS:
         raise ValueError(f"{path.name}, {table.get('name')}: not a story's fields: {sorted(table)}")
-    edits = tuple(Edit(**edit) for edit in table["edit"])
-    return Story(table["name"], table["words"], table["kind"], table["seeds"], table["says"], edits)
+    edits = tuple(Edit(**edit) for edit in table.pop("edit"))
+    return Story(**table, edits=edits)
 
 
 def sample(stories: Mapping[str, Story], count: int) -> list[str]:
@@ -84,11 +88,16 @@ def sample(stories: Mapping[str, Story], count: int) -> list[str]:
 def look_for(tree: Tree, story: Story) -> str:
     """Returns how it was found; "" if it was not. Raises EditError, Broken."""
     with tree.changed(story.applied(product_sources(tree.root))):
-        done = run_seeds(tree, [f"{story.kind}:1:{story.seeds}"], story.says)
+        if story.tests:
+            done = run_tests(tree, (story.tests,), _TESTS_TIMEOUT_S)
+            how, is_found = f"found by {failed_test(done)}", story.says in done.output
+        else:
+            done = run_seeds(tree, [f"{story.kind}:1:{story.seeds}"], story.says)
+            how = found_by(done)
+            is_found = how.startswith("found after")
     if done.code == 0:
         return ""
-    how = found_by(done)
-    if done.code != 1 or not how.startswith("found after"):
-        # The simulator itself failed, and not with the expected text.
+    if done.code != 1 or not is_found:
+        # Tests or simulator failed, and not with the expected text.
         raise Broken(f"{story.name}: exit code {done.code}\n{done.output[-2000:]}")
     return how

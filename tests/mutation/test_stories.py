@@ -1,4 +1,4 @@
-"""Every story matches the product; the simulator runs a sample, which changes with the product."""
+"""Every story matches the product; a sample, which changes with the product, is looked for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def test_a_story_matches_the_product(story: Story, sources: dict[Path, str]) -> 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", sample(STORIES, LOOKED_FOR))
-def test_the_simulator_finds_it(name: str) -> None:
-    """Within its number of seeds; `scripts/mutate --stories` runs all of them."""
+def test_it_is_found(name: str) -> None:
+    """By the simulator, within its number of seeds, or by its tests; `scripts/mutate --stories`
+    runs all of them.
+    """
     with copied() as tree:
         assert look_for(tree, STORIES[name]), STORIES[name].words

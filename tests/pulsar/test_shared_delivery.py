@@ -38,12 +38,12 @@ def sticky(*ranges: tuple[int, int]) -> pulsar.ConsumerKeySharedPolicy:
     return pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.Sticky, False, list(ranges))
 
 
-def got(consumer: pulsar.Consumer) -> list[str]:
-    """Returns the keys of all messages that arrive within half a second."""
+def got(consumer: pulsar.Consumer, count: int) -> list[str]:
+    """Returns the keys of the next `count` messages, and of those that follow them at once."""
     found = list[str]()
     while True:
         try:
-            message = consumer.receive(500)
+            message = consumer.receive(10_000 if len(found) < count else 200)
         except pulsar.Timeout:
             return found
         consumer.acknowledge(message)
@@ -59,7 +59,7 @@ def test_keys_have_the_owners_that_pulsar_computes(client: pulsar.Client, topic:
     send_keys(client, topic)
     for name, consumer in consumers.items():
         expected = [key for key, owner in zip(KEYS, owners, strict=True) if owner == name]
-        assert got(consumer) == expected
+        assert got(consumer, len(expected)) == expected
         consumer.close()
 
 
@@ -73,7 +73,7 @@ def test_sticky_consumers_declare_their_hash_ranges(client: pulsar.Client, topic
     send_keys(client, topic)
     for consumer, is_low in ((low, True), (high, False)):
         expected = [k for k in KEYS if (key_slot(k.encode(), on_ring=False) < 30000) == is_low]
-        assert got(consumer) == expected
+        assert got(consumer, len(expected)) == expected
 
 
 def test_an_ordering_key_has_priority_over_the_key(client: pulsar.Client, topic: str) -> None:
@@ -83,7 +83,7 @@ def test_an_ordering_key_has_priority_over_the_key(client: pulsar.Client, topic:
     ]
     send_keys(client, topic, ordering_key="key-0")
     assert key_slot(b"key-0", on_ring=False) >= 30000
-    assert (got(consumers[0]), got(consumers[1])) == ([], KEYS)
+    assert (got(consumers[1], len(KEYS)), got(consumers[0], 0)) == (KEYS, [])
 
 
 def test_invalid_ranges_of_bare_frames(broker: BrokerProcess, topic: str) -> None:
@@ -97,17 +97,32 @@ def test_invalid_ranges_of_bare_frames(broker: BrokerProcess, topic: str) -> Non
 
 
 def test_delayed_messages(client: pulsar.Client, native: Client, topic: str) -> None:
-    """Shared subscriptions wait for them, others do not, over both protocols."""
+    """Shared subscriptions wait for them, others do not, over both protocols.
+
+    On a machine that does not do all of that within the delay, a longer one is tried.
+    """
+    is_in_time = (
+        is_delayed_by(delay_s, client, native, f"{topic}-{delay_s}") for delay_s in (2, 10, 30)
+    )
+    assert any(is_in_time)
+
+
+def is_delayed_by(delay_s: int, client: pulsar.Client, native: Client, topic: str) -> bool:
+    """Returns whether the rest was done before the end of the delay."""
     shared = client.subscribe(topic, "shared", pulsar.ConsumerType.Shared)
     exclusive = client.subscribe(topic, "exclusive")
     ours = native.subscribe(topic, "ours", consumer_type=ConsumerType.Shared)
     producer = client.create_producer(topic, batching_enabled=True)
     began_s = time.time()
-    producer.send(b"late", deliver_after=timedelta(seconds=2))
+    producer.send(b"late", deliver_after=timedelta(seconds=delay_s))
     producer.send(b"now")
     assert [each.data() for each in receive_all(exclusive, 2)] == [b"late", b"now"]
-    assert shared.receive(1_000).data() == ours.receive(1_000).data() == b"now"
+    first = [shared.receive(10_000), ours.receive(10_000)]
     assert [each.data() for each in read_all(client, topic)] == [b"late", b"now"]
-    assert time.time() < began_s + 2, "the machine is too slow for this test"
-    assert shared.receive(10_000).data() == ours.receive(10_000).data() == b"late"
-    assert time.time() >= began_s + 2
+    if time.time() >= began_s + delay_s:
+        return False
+    assert [each.data() for each in first] == [b"now", b"now"]
+    last = [shared.receive(60_000), ours.receive(60_000)]
+    assert [each.data() for each in last] == [b"late", b"late"]
+    assert time.time() >= began_s + delay_s
+    return True

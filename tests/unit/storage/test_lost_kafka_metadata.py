@@ -145,11 +145,8 @@ def test_a_kafka_topic_is_restored(kafka_history: History) -> None:
     for lost in range(1, len(kafka_history.stores)):
         files, pairs = kafka_history.lost(lost).disk()
         offline = Offline(DATA, pairs, files)
-        plan = offline.repair()
+        offline.repair()
         assert offline.damage() == [], lost
-        if any("is being deleted: a copy is kept" in each.what for each in plan.steps):
-            # Whether a restore has cancelled that is unknown.
-            continue
         lab = resumed(KafkaLab, files, pairs)
         assert {*wanted} <= {*lab.records()}, lost
         assert lab.add([(b"a", b"z")])[0][0] >= next_offset, lost
@@ -204,6 +201,17 @@ def test_a_ledger_whose_offsets_newer_ones_have_is_not_listed_below_them() -> No
     facts[8].span.join(Span(2, 9, 4))
     assert list_raw(log, [3, 8], facts).removed == {3}
     assert [list(each.ledger_ids) for each in log.segments] == [[8]]
+
+
+def test_an_empty_segment_is_moved_behind_the_batches_of_a_restored_one() -> None:
+    """Its base offset is of the log that was replaced; a new batch would get an offset again.
+
+    No test had left an empty ledger of a log whose older one came back.
+    """
+    log = KafkaLog(segments=[{"ledger_ids": [3]}, {"base_offset": 3, "ledger_ids": [8]}])
+    facts = {3: LedgerFacts(3, False, Span(0, 5, 5)), 8: LedgerFacts(8, False, Span())}
+    list_raw(log, [3, 8], facts)
+    assert [(each.base_offset, list(each.ledger_ids)) for each in log.segments] == [(0, [3, 8])]
 
 
 def test_producers_before_a_restored_cleaning_are_forgotten() -> None:
@@ -262,4 +270,27 @@ def test_a_new_producer_of_a_kafka_topic_gets_no_id_used_by_batches(is_repaired:
     lab = resumed(KafkaLab, files, pairs)
     assert len(lab.records()) == 2
     assert lab.metadata.producer_ids.allocate() > 0
+    lab.stop()
+
+
+@pytest.mark.parametrize("is_repaired", [False, True])
+def test_a_new_producer_gets_no_id_that_another_one_has(is_repaired: bool) -> None:
+    """Another one may have published nothing so far, or what is only in snapshots.
+
+    Tests had lost the reservations of ids that batches have: a load skips those.
+    """
+    given: list[int] = []
+
+    def act() -> None:
+        lab.add([(b"a", b"1")])
+        given.append(lab.metadata.producer_ids.allocate())
+        lab.add([(b"b", b"2")])
+
+    lab = KafkaLab({"cleanup.policy": "delete"})
+    history = recorded(lab, act)
+    files, pairs = history.lost(1).disk()
+    if is_repaired:
+        Offline(DATA, pairs, files).repair()
+    lab = resumed(KafkaLab, files, pairs)
+    assert lab.metadata.producer_ids.allocate() not in given
     lab.stop()

@@ -95,16 +95,29 @@ def test_expiry_is_durable(lab: BrokerLab) -> None:
 @pytest.mark.parametrize(
     ("to", "remaining"), [(StartPosition(earliest=True), 4), (StartPosition(latest=True), 0)]
 )
-def test_a_seek_during_the_search_wins(lab: BrokerLab, to: StartPosition, remaining: int) -> None:
+def test_a_seek_during_the_search_wins(
+    lab: BrokerLab, to: StartPosition, remaining: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The expiry does not pass again what the cursor had passed before the seek."""
     subscription, topic = subscribe(lab), lab.topic
     positions = publish(lab, 4)
     subscription.pass_over(positions[1])
+    found, has_moved = asyncio.Event(), asyncio.Event()
+    search = topic.log.search.last_published_before
+
+    async def search_slowly(before_ms: int, passed: Position) -> Position:
+        position = await search(before_ms, passed)
+        found.set()
+        await has_moved.wait()
+        return position
+
+    monkeypatch.setattr(topic.log.search, "last_published_before", search_slowly)
 
     async def body() -> int:
         expiring = asyncio.create_task(expire_all(topic, MINUTE_MS))
-        await asyncio.sleep(0)
+        await found.wait()
         await seek_subscription(topic, "s", to)
+        has_moved.set()
         return await expiring
 
     assert lab.run(body()) == 0
