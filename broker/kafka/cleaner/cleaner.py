@@ -367,6 +367,7 @@ class Cleaner(Cleanings):
         """
         self.states.forget(name)
         self._restored.discard(name)
+        self.unstored.pop(name, None)
         self._forget_obstacles(name)
 
     def _forget_obstacles(self, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -27,6 +28,8 @@ class Cleanings:
         self._changed = asyncio.Event()
         # Logs whose stored pauses are in their state; bounded by the number of topics.
         self._restored = set[str]()
+        # Pauses by administrators that are not stored; bounded as above.
+        self.unstored = Counter[str]()
         # How often a log met a full disk since its last completed cleaning.
         self._full_disks: dict[str, int] = {}
 
