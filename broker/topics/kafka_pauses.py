@@ -35,15 +35,29 @@ async def pause_cleaning(cleaner: Cleaner, topic: KafkaTopic) -> None:
         if not (isinstance(error, DiskFailure) and error.is_full):
             cleaner.end_pause(topic.name)
             raise
+        cleaner.unstored[topic.name] += 1
         _log.warning("%s: the pause of its cleaning is not stored: %s", topic.name, error)
 
 
 async def resume_cleaning(cleaner: Cleaner, topic: KafkaTopic) -> None:
-    """Ends one pause. Raises InvalidRequest if there is none, Moved, DiskFailure."""
+    """Ends one pause, if possible one that is not stored: a full disk does not prevent that.
+
+    Raises InvalidRequest if there is none, Moved, DiskFailure.
+    """
+    name, unstored = topic.name, cleaner.unstored
+    ends_unstored = False
 
     def count(record: TopicRecord, batch: MetadataBatch) -> None:
-        if not isinstance(cleaner.states.of(topic.name), Paused):
-            raise InvalidRequest(f"{topic.name} is not paused.")
-        record.kafka.pauses = max(0, record.kafka.pauses - 1)
+        nonlocal ends_unstored
+        if not isinstance(cleaner.states.of(name), Paused):
+            raise InvalidRequest(f"{name} is not paused.")
+        ends_unstored = unstored[name] > 0
+        if not ends_unstored:
+            record.kafka.pauses = max(0, record.kafka.pauses - 1)
 
-    await topic.stored.change(count, lambda: cleaner.end_pause(topic.name))
+    def end() -> None:
+        if ends_unstored:
+            unstored[name] -= 1
+        cleaner.end_pause(name)
+
+    await topic.stored.change(count, end)

@@ -95,8 +95,12 @@ def export_folder(
     if checkpoints:
         # Damage in them must be reported before the folder is created.
         _read_checkpoints(folder)
-    logs.pause_cleaning(topic)
+    with Interrupts(signal.SIGINT, signal.SIGTERM) as interrupts:
+        # The broker pauses the log all the same.
+        interrupts.is_held = True
+        logs.pause_cleaning(topic)
     try:
+        interrupts.check()
         log = logs.describe(topic)
         interval_bytes = int(logs.config(topic)["index.interval.bytes"].value)
         with FolderWriter(folder, topic_id=topic_id, index_interval_bytes=interval_bytes) as writer:

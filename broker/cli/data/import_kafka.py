@@ -166,6 +166,8 @@ def import_folder(
         # The cleaner must not clean a partial log.
         logs.pause_cleaning(topic)
         imported = copy.run(list(segments), checkpoints)
+        if not stays_paused:
+            logs.resume_cleaning(topic)
     except BaseException:
         try:
             logs.delete(topic)
@@ -175,8 +177,6 @@ def import_folder(
             left = f"A part of {topic} may be left: `ledgerfold topics delete {topic}`."
         print(f"ledgerfold: Not finished: {copy.progress}. {left}", file=sys.stderr)
         raise
-    if not stays_paused:
-        logs.resume_cleaning(topic)
     return imported
 
 

@@ -105,7 +105,7 @@ class ClientCredentials:
             return None
         try:
             return self.authentication.metadata() or None
-        except Exception as error:  # user code: a stream must be able to ask it again
+        except (Exception, SystemExit) as error:  # user code: a stream must be able to ask it again
             raise AuthenticationFailed(f"The client has no credentials: {error!r:.500}") from error
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
 import threading
 from collections.abc import Coroutine
@@ -19,6 +20,7 @@ from ledgerfold.storage.errors import NotAllowed
 
 Answer = TypeVar("Answer")
 _STOP_TIMEOUT_S = 2.0
+_log = logging.getLogger(__name__)
 
 
 class IoThread:
@@ -28,7 +30,7 @@ class IoThread:
     _shared_lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop, self._is_over = asyncio.new_event_loop(), False
         self._thread = threading.Thread(target=self._run, name="ledgerfold-client", daemon=True)
         self._thread.start()
 
@@ -52,7 +54,12 @@ class IoThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        while not self._is_over:
+            try:
+                self.loop.run_forever()
+            except (SystemExit, KeyboardInterrupt):
+                # User code: not even sys.exit() may end the thread, which all clients share.
+                _log.exception("A function of the program ended the event loop: it goes on.")
         self.loop.close()
 
     @property
@@ -89,6 +96,7 @@ class IoThread:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._is_over = True
         self.loop.stop()
 
 

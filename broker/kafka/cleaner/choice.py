@@ -1,7 +1,8 @@
 """Chooses the log to clean next.
 
-The eligible log with the largest dirty ratio is chosen. Exceeding `max.compaction.lag.ms` makes a
-log eligible but gives it no preference. Ties are broken by name; Kafka leaves them to chance.
+The eligible log with the largest dirty ratio is chosen, of those that met a full disk least often.
+Exceeding `max.compaction.lag.ms` makes a log eligible but gives it no preference. Ties are broken
+by name; Kafka leaves them to chance.
 
     >>> from ledgerfold.kafka.cleanable import Limit
     >>> plans = {"a-0": Plan(0, 9, 9, 60, 40, 0, False, Limit.ACTIVE_SEGMENT),
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 
 from ledgerfold.kafka.cleanable import Plan
 
@@ -71,12 +73,18 @@ class Choice:
         return int(100 * self.max_dirty_ratio)
 
 
-def choose(candidates: Mapping[str, Candidate]) -> Choice:
+def choose(
+    candidates: Mapping[str, Candidate], full_disks: Mapping[str, int] = MappingProxyType({})
+) -> Choice:
+    """Chooses a log. `full_disks`: how often the cleaning of a log has met a full disk.
+
+    NOTE: else a log for which there is no room would keep all others from being cleaned.
+    """
     verdicts = {name: each.verdict for name, each in candidates.items()}
     ratios = {name: each.plan.ratio or 0.0 for name, each in candidates.items()}
     eligible = sorted(name for name, verdict in verdicts.items() if verdict.is_eligible)
     return Choice(
-        max(eligible, key=ratios.__getitem__, default=None),
+        max(eligible, key=lambda name: (-full_disks.get(name, 0), ratios[name]), default=None),
         verdicts,
         max(ratios.values(), default=0.0),
         max((each.plan.delay_ms for each in candidates.values()), default=0),

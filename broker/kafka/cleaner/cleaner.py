@@ -44,8 +44,6 @@ from ledgerfold.storage.errors import (
     CompactionCancelled,
     CompactionFailed,
     CompactionFenced,
-    CompactorUnavailable,
-    DiskFailure,
     LedgerfoldError,
     Moved,
 )
@@ -205,7 +203,7 @@ class Cleaner(Cleanings):
         async with self._choosing:
             await self._repair_checkpoints(began_ms)
             plans = self._plans()
-            choice = choose(plans)
+            choice = choose(plans, self._full_disks)
             begun = self._begin(topic or choice.log, plans, is_requested=topic is not None)
         self.gauges.chosen(choice, began_ms)
         ended = _Ended() if begun is None else await self._clean(begun)
@@ -300,17 +298,14 @@ class Cleaner(Cleanings):
             return await self._ended_by(error, begun)
         finally:
             self._end(name)
-        self._deaths.pop(name, None)
+        self._forget_obstacles(name)
         return _Ended(outcome)
 
     async def _ended_by(self, error: Exception, begun: _Begun) -> _Ended:
         """Handles the failure of a cleaning. Raises DiskFailure."""
         partition, name = begun.partition, begun.partition.name
-        if isinstance(error, CompactorUnavailable) or (
-            isinstance(error, DiskFailure) and error.is_full
-        ):
-            # NOTE: the log did not cause this, and is tried again.
-            return _Ended(obstacle=error)
+        if (obstacle := self._obstacle(name, error)) is not None:
+            return _Ended(obstacle=obstacle)
         is_there = self._broker.partitions_of_kafka().get(name) is partition
         if not is_there or partition.log.state.failure is not None:
             # NOTE: the log has failed and will be reloaded, or was already; the cleaning did not
@@ -372,7 +367,12 @@ class Cleaner(Cleanings):
         """
         self.states.forget(name)
         self._restored.discard(name)
+        self.unstored.pop(name, None)
+        self._forget_obstacles(name)
+
+    def _forget_obstacles(self, name: str) -> None:
         self._deaths.pop(name, None)
+        self._full_disks.pop(name, None)
 
     def gauge_values(self) -> dict[str, int]:
         """Returns the gauges by Kafka's object names; none after stop()."""

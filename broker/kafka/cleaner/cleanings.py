@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
 from ledgerfold.broker.kafka.cleaner.cleaning import CleaningResult
 from ledgerfold.broker.kafka.cleaner.states import Aborted, InProgress, States
-from ledgerfold.storage.errors import CompactionCancelled
+from ledgerfold.storage.errors import (
+    CompactionCancelled,
+    CompactorUnavailable,
+    DiskFailure,
+    LedgerfoldError,
+)
 
 
 class Cleanings:
@@ -22,6 +28,10 @@ class Cleanings:
         self._changed = asyncio.Event()
         # Logs whose stored pauses are in their state; bounded by the number of topics.
         self._restored = set[str]()
+        # Pauses by administrators that are not stored; bounded as above.
+        self.unstored = Counter[str]()
+        # How often a log met a full disk since its last completed cleaning.
+        self._full_disks: dict[str, int] = {}
 
     async def _run(self, name: str, work: Coroutine[Any, Any, CleaningResult]) -> CleaningResult:
         """Runs a cleaning as a task. Raises CompactionCancelled if it is aborted."""
@@ -38,6 +48,16 @@ class Cleanings:
             raise CompactionCancelled(f"The cleaning of {name} was aborted.") from None
         finally:
             del self._cleanings[name]
+
+    def _obstacle(self, name: str, error: Exception) -> LedgerfoldError | None:
+        """Returns the error of a cleaning if it is not its log's fault: the log is tried again.
+
+        After a full disk other logs come first, for which there may be room.
+        """
+        if isinstance(error, DiskFailure) and error.is_full:
+            self._full_disks[name] = self._full_disks.get(name, 0) + 1
+            return error
+        return error if isinstance(error, CompactorUnavailable) else None
 
     async def idle(self, name: str) -> None:
         """Waits until no cleaning or deletion of the log is in progress."""

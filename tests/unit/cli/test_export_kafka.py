@@ -6,12 +6,14 @@ horizons, transactions, idempotent producers; cleaned twice, with a transaction 
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from ledgerfold.broker.cli.data.export_kafka import export_folder
 from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
 from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.storage.kafka.folder_writer import FolderWriter
@@ -114,6 +116,30 @@ def test_a_failure_at_the_end_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(DiskFailure):
         writer.__exit__(None, None, None)
     assert [each.name for each in tmp_path.iterdir()] == ["late-0"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_export_that_is_interrupted_while_it_pauses_the_cleaner_resumes_it(
+    cli: Ledgerfold,
+    logs: KafkaLogs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+) -> None:
+    """Exports had been interrupted later only: the broker had paused the log, for good."""
+    topic, pause = f"early-{number}", logs.pause_cleaning
+    imported(cli, topic)
+    before = logs.describe(topic).cleaning_state
+
+    def interrupted(name: str) -> str:
+        signal.raise_signal(number)
+        return pause(name)
+
+    monkeypatch.setattr(logs, "pause_cleaning", interrupted)
+    folder = tmp_path / f"{topic}-0"
+    with pytest.raises(KeyboardInterrupt):
+        export_folder(logs, topic, folder, topic_id=UUID(int=1))
+    assert (logs.describe(topic).cleaning_state, folder.exists()) == (before, False)
 
 
 def test_imported_messages_are_explained(cli: Ledgerfold) -> None:

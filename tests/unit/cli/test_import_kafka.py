@@ -312,6 +312,25 @@ def test_a_broker_that_ends_during_the_import(
     assert "A part of dying may be left" in capsys.readouterr().err
 
 
+def test_an_import_that_is_interrupted_at_its_end_leaves_no_topic(
+    logs: KafkaLogs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No test had interrupted the last call: a whole topic was left, whose cleaning stayed paused.
+
+    It said nothing, and no restart of the broker ended the pause.
+    """
+
+    def interrupted(topic: str) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(logs, "resume_cleaning", interrupted)
+    folder = make(tmp_path / "late-0", {0: [0]})
+    with pytest.raises(KeyboardInterrupt):
+        import_folder(logs, folder, "late", {"cleanup.policy": "compact"})
+    with pytest.raises(TopicNotFound):
+        logs.describe("late")
+
+
 def test_options_that_do_not_fit_the_input_are_refused(cli: Ledgerfold, tmp_path: Path) -> None:
     assert cli("import", "kafka-log").code == 2
     assert cli("import", "kafka-log", str(tmp_path), "--key", "id").code == 2

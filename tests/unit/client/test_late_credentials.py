@@ -38,7 +38,7 @@ class TokenService:
     """A function of tokens, which fails while it has a failure."""
 
     def __init__(self) -> None:
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         self.answer: Any = "a.b.c"
         self.failures = 0
 
@@ -89,6 +89,11 @@ def fail_by_own_error(tokens: TokenService) -> None:
     tokens.failure = InvalidRequest("the token service has another client")
 
 
+def fail_by_exit(tokens: TokenService) -> None:
+    """No function of tokens had called sys.exit(), which ended the thread of all clients."""
+    tokens.failure = SystemExit(3)
+
+
 def fail_by_bytes(tokens: TokenService) -> None:
     tokens.answer = b"a.b.c"
 
@@ -97,7 +102,7 @@ def fail_by_line_end(tokens: TokenService) -> None:
     tokens.answer = "a.b.c\n"
 
 
-FAILURES = (fail_by_error, fail_by_own_error, fail_by_bytes, fail_by_line_end)
+FAILURES = (fail_by_error, fail_by_own_error, fail_by_exit, fail_by_bytes, fail_by_line_end)
 
 
 def recover(tokens: TokenService) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from ledgerfold.broker.client import Client, Consumer, InitialPosition, Message, MessageId, Reader
 from ledgerfold.broker.client.sync import listening
+from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.storage.native import NativeBatchBuilder
 from tests.support.fake_broker import ThreadedFakeBroker
 from tests.support.waiting import wait_until
@@ -132,3 +133,14 @@ def test_a_callback_that_exits_does_not_end_the_io_thread(client: Client) -> Non
     producer = client.create_producer("t")
     producer.send_async(b"1", lambda *_: sys.exit(3))
     assert producer.send(b"2").entry_id() == 1
+
+
+def test_a_task_that_exits_does_not_end_the_io_thread(client: Client) -> None:
+    """Only send callbacks had called sys.exit(); schemas and tokens are functions there, too."""
+
+    async def leave() -> None:
+        sys.exit(3)
+
+    with pytest.raises(SystemExit):
+        IoThread.shared().call(leave())
+    assert client.create_producer("t").send(b"1").entry_id() == 0

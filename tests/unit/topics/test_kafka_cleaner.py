@@ -16,6 +16,7 @@ from ledgerfold.broker.kafka.cleaner.pass_result import PassResult
 from ledgerfold.broker.kafka.cleaner.states import MARKED, Paused
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics.kafka_settings import change_broker_config, change_topic_config
+from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.error_codec import decode_error, encode_error
 from ledgerfold.storage.errors import (
@@ -68,10 +69,11 @@ def worker(lab: KafkaLab) -> HeldWorker:
     return worker
 
 
-def fill(lab: KafkaLab) -> None:
-    lab.add([A], [B])
-    lab.run(lab.kafka.roll())
-    lab.add([A])
+def fill(lab: KafkaLab, topic: KafkaTopic | None = None) -> None:
+    topic = topic or lab.kafka
+    lab.run(topic.append_batches(lab.batch([A]) + lab.batch([B]), Origin.CLIENT))
+    lab.run(topic.roll())
+    lab.run(topic.append_batches(lab.batch([A]), Origin.CLIENT))
 
 
 def turn_with(lab: KafkaLab, worker: HeldWorker, meanwhile: Callable[[], object]) -> PassResult:
@@ -305,6 +307,25 @@ def test_an_obstacle_outside_the_log_leaves_it_cleanable(
     worker.error = None
     worker.go_on.set()
     assert lab.run(lab.broker.cleaner.run_pass()).topic == TOPIC
+
+
+def test_a_log_without_room_on_the_disk_keeps_no_other_from_being_cleaned(
+    lab: KafkaLab, worker: HeldWorker
+) -> None:
+    """Full disks had been tested with one log: of two, the dirtiest one was tried for ever."""
+    fill(lab)
+    cleaner = lab.broker.cleaner
+    lab.run(lab.broker.create_topic(OTHER, {"cleanup.policy": "compact"}))
+    other = lab.run(lab.broker.kafka_topic(OTHER))
+    # Both are dirty from the start, and ties are broken by name.
+    fill(lab, other)
+    full = DiskFailure("ledgers/9/0", "Writing", OSError(errno.ENOSPC, "No space left on device"))
+    worker.error, tried = full, list[str]()
+    for _ in range(4):
+        with pytest.raises(DiskFailure):
+            lab.run(cleaner.run_pass())
+        tried.append(worker.plans[-1].topic)
+    assert {*tried[:2]} == {*tried[2:]} == {"t-0", "t-2-0"}
 
 
 def test_old_segments_are_deleted_although_no_log_can_be_cleaned(

@@ -90,3 +90,22 @@ def test_a_pause_on_a_full_disk_lasts_while_the_process_does(lab: KafkaLab, code
         with pytest.raises(DiskFailure):
             lab.run(pause_cleaning(lab.broker.cleaner, topic))
     assert is_cleaned(lab)
+
+
+def test_a_pause_on_a_full_disk_ends_no_stored_one(lab: KafkaLab) -> None:
+    """Full disks had met logs that were not paused: an export ended the pause of another
+    administrator at the next start, and failed while the disk stayed full.
+    """
+    pause(lab)
+    topic = lab.kafka
+    lab.files.fail_at(1, error=errno.ENOSPC)
+    lab.run(pause_cleaning(lab.broker.cleaner, topic))
+    assert lab.broker.cleaner.states.of(TOPIC) == Paused(2)
+    lab.files.fail_at(1, error=errno.ENOSPC)
+    lab.run(resume_cleaning(lab.broker.cleaner, topic))
+    lab.files.fail_at(0)
+    lab.restart()
+    assert not is_cleaned(lab)
+    assert lab.broker.cleaner.states.of(TOPIC) == Paused(1)
+    resume(lab)
+    assert is_cleaned(lab)
