@@ -58,6 +58,7 @@ _OPEN_ENDS = re.compile(
 )
 _SENTENCE_END = re.compile(r"(?<=[.?!])\s+")
 _SENTENCE_WORDS_LEAST = 6
+_JOINED_ITEM = re.compile(r"[.:;] \* \w+|\| \| .{,20}")
 _PATH = re.compile(r"(?<![\w./*])((?:[\w-]+/)*[\w-]+\.py)\b(?!/)")
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -105,6 +106,16 @@ def repeated_sentences(modules: Iterable[Module]) -> list[str]:
         for line, text in _docstrings(module)
         for sentence, times in Counter(_SENTENCE_END.split(" ".join(text.split()))).items()
         if times > 1 and len(sentence.split()) >= _SENTENCE_WORDS_LEAST
+    ]
+
+
+def joined_items(modules: Iterable[Module]) -> list[str]:
+    """Checks that items of lists and rows of tables begin a line, as after a careless reflow."""
+    return [
+        f"{module.path}:{line}: {found!r} does not begin a line"
+        for module in modules
+        for line, text in _docstrings(module)
+        for found in _JOINED_ITEM.findall(text)
     ]
 
 

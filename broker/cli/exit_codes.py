@@ -1,10 +1,15 @@
 """The exit codes of the command line.
 
-| code | meaning | | --- | --- | | 0 | success, even if the reader closed the output pipe | | 1 |
-failure; also if the broker does not answer or refuses the request | | 2 | usage error: invalid
-arguments or invalid input, also an invalid setting or name | | 3 | not found: a topic, a
-subscription, a message, a schema or a file | | 4 | timed out | | 5 | conflict: already exists, in
-use, or already running | | 6 | damaged data | | 130 | interrupted |
+| code | meaning |
+| --- | --- |
+| 0 | success, even if the reader closed the output pipe |
+| 1 | failure; also if the broker does not answer or refuses the request |
+| 2 | usage error: invalid arguments or invalid input, also an invalid setting or name |
+| 3 | not found: a topic, a subscription, a message, a schema or a file |
+| 4 | timed out |
+| 5 | conflict: already exists, in use, or already running |
+| 6 | damaged data |
+| 130 | interrupted |
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """Selects the batches and records that a cleaning keeps.
 
-Rules for batches: * Aborted batches, and discardable markers whose delete horizon has passed, lose
-their records. * A batch without records is deleted, except that its header stays if the broker
-needs it: the last batch of a known producer, and the one that ends at the upper bound of the
-cleaning. * A discardable marker without a horizon gets one; so does a batch that keeps a tombstone.
+Rules for batches:
+
+* Aborted batches, and discardable markers whose delete horizon has passed, lose their records.
+* A batch without records is deleted, except that its header stays if the broker needs it: the last
+  batch of a known producer, and the one that ends at the upper bound of the cleaning.
+* A discardable marker without a horizon gets one; so does a batch that keeps a tombstone.
 
 Rules for records: records after the map's last offset stay; before it those that the map chose
 (scan.py), except tombstones whose horizon has passed.

@@ -4,10 +4,10 @@ A batch is the unit that a producer sends and the log stores: the header, then t
 compressed together (storage/kafka/records.py). The checksum covers only what follows it, so the
 broker sets base offset and leader epoch without recomputing it.
 
-Rules: * With the horizon flag (attribute bit 6) the base timestamp is the delete horizon. Records
-store their times as differences to that field, so they are unchanged when read. * A batch may have
-lost records: base offset, last offset and sequence numbers stay those of the original. A batch
-without records is a header only.
+* With the horizon flag (attribute bit 6) the base timestamp is the delete horizon. Records store
+  their times as differences to that field, so they are unchanged when read.
+* A batch may have lost records: base offset, last offset and sequence numbers stay those of the
+  original. A batch without records is a header only.
 
     >>> from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
     >>> batch = build_batch([KafkaRecord(7, 1000, b"k", b"v")], base_offset=7)

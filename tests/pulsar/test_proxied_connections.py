@@ -99,13 +99,13 @@ def test_both_roles_need_the_permission(
 @pytest.mark.parametrize(
     ("role", "values", "why"),
     [
-        ("writer", {"original_principal": "admin"}, "no proxy"),
-        ("admin", {"original_principal": "writer"}, "no proxy"),
-        ("writer", {"original_principal": "writer"}, "no proxy"),
+        ("writer", {"original_principal": "admin"}, "not a proxy role"),
+        ("admin", {"original_principal": "writer"}, "not a proxy role"),
+        ("writer", {"original_principal": "writer"}, "not a proxy role"),
         ("proxy", {}, "role of its client"),
         ("proxy", {"original_principal": " "}, "role of its client"),
         ("proxy", {"original_principal": "bare-proxy"}, "role of its client"),
-        ("writer", {"proxy_version": "4.0"}, "no proxy"),
+        ("writer", {"proxy_version": "4.0"}, "not a proxy role"),
     ],
 )
 def test_other_pairs_of_roles_are_refused(

@@ -16,6 +16,7 @@ RULES: dict[Rule, str] = {
     # No test had detected a sentence that an edit cut off, or left twice.
     plain_words.unfinished_sentences: '"""A run.\n\nIt waits for\n\nEach run ends."""',
     plain_words.repeated_sentences: '"""It waits for the end of it. It waits for the end of it."""',
+    plain_words.joined_items: '"""Rules: * It waits."""',
     plain_words.modules_named: '"""As in none.py and storage/none.py."""',
 }
 
