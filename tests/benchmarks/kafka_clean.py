@@ -7,7 +7,8 @@ one Kafka segment in files of 64 MiB, on a warm Spark of two cores; no broker. T
 complete run, with files synced. A core's seconds are the processor time of Spark's Python workers
 and the JVM together, regardless of other load. Kafka's own cleaner takes 1.5-2.0 s and 7-9 s on two
 cores; with `--peer`, both cleaners alternate on the same batches (kafka_peer.py). Memory is the
-peak proportional set size of Spark's Python workers and the JVM together, of all rounds.
+peak proportional set size of Spark's Python workers and the JVM together, of all rounds; the driver
+is this process, which also makes the input, and does not count.
 """
 
 from __future__ import annotations
