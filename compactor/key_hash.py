@@ -22,42 +22,44 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ledgerfold.compactor.job.arrow_integers import offsets_of
+from ledgerfold.compactor.job.words import BLOCK_ROWS, WORD_BYTES, Words
+from ledgerfold.compactor.positions import Integers
 
 Hashes = NDArray[np.uint64]
 # Longer keys would need many passes over few keys.
 LONG_BYTES = 256
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
-_WORD_BYTES = 8
 
 
 def hashes_of(keys: pa.BinaryArray) -> Hashes:
     """Returns the hash of each key."""
-    offsets = offsets_of(keys).astype(np.int64)
-    blob = keys.buffers()[2]
-    start, end = int(offsets[0]), int(offsets[-1])
-    content = blob[start:end].to_pybytes() if blob is not None and end > start else b""
-    return _hashes(content, offsets[:-1] - start, np.diff(offsets))
+    offsets, blob = offsets_of(keys).astype(np.int64), keys.buffers()[2]
+    buffer = np.empty(0, np.uint8) if blob is None else np.frombuffer(blob, np.uint8)
+    starts, sizes, words = offsets[:-1], np.diff(offsets), Words(buffer)
+    hashes = np.empty(len(sizes), np.uint64)
+    for first in range(0, len(sizes), BLOCK_ROWS):
+        block = slice(first, first + BLOCK_ROWS)
+        hashes[block] = _hashes(words, starts[block], sizes[block])
+    for row in np.flatnonzero(sizes > LONG_BYTES).tolist():
+        key = buffer[starts[row] : starts[row] + sizes[row]]
+        digest = hashlib.blake2b(key.tobytes(), digest_size=8).digest()
+        hashes[row] = int.from_bytes(digest, "little")
+    return hashes
 
 
-def _hashes(content: bytes, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> Hashes:
-    # A word at any byte, also at the last one.
-    words = np.ndarray(len(content) + 1, "<u8", content + bytes(_WORD_BYTES), 0, (1,))
+def _hashes(words: Words, starts: Integers, sizes: Integers) -> Hashes:
+    """Returns the hashes of a block of keys, those of long ones excepted."""
     hashes = _mixed(sizes.astype(np.uint64))
-    is_long = sizes > LONG_BYTES
-    rows = np.flatnonzero((sizes > 0) & ~is_long)
-    for at in range(0, LONG_BYTES, _WORD_BYTES):
+    rows = np.flatnonzero((sizes > 0) & (sizes <= LONG_BYTES))
+    starts, sizes = starts[rows], sizes[rows]
+    for at in range(0, LONG_BYTES, WORD_BYTES):
         if not len(rows):
             break
-        left = sizes[rows] - at
-        word = words[starts[rows] + at]
-        unused = (_WORD_BYTES - np.minimum(left, _WORD_BYTES)).astype(np.uint64)
-        word = word << (unused << np.uint64(3)) >> (unused << np.uint64(3))
-        hashes[rows] = _mixed(hashes[rows] ^ word)
-        rows = rows[left > _WORD_BYTES]
-    for row in np.flatnonzero(is_long).tolist():
-        key = content[starts[row] : starts[row] + sizes[row]]
-        hashes[row] = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little")
+        hashes[rows] = _mixed(hashes[rows] ^ words.start(starts + at, sizes - at))
+        is_left = sizes > at + WORD_BYTES
+        if not is_left.all():
+            rows, starts, sizes = rows[is_left], starts[is_left], sizes[is_left]
     return hashes
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from ledgerfold.compactor.job.pulsar_rebuild import changes_ids, keep_pulsar_row
 from ledgerfold.compactor.job.rebuild import RawEntry, keep_rows
 from ledgerfold.compactor.job.rows import Dead, Failure, Positions, Row, Written
 from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap, vector_of
-from ledgerfold.compactor.positions import ROW_BITS, Integers
+from ledgerfold.compactor.positions import ROW_BITS, ROW_MASK, Integers, ascending, grouped
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Codec, EntryHeader, read_header
 from ledgerfold.storage.errors import Corruption, InvalidRequest
 from ledgerfold.storage.native_batch import parse_keys
@@ -54,12 +55,10 @@ def copy_survivors(
                 return
             case _:
                 yield row
-    survivors, lost = np.sort(np.concatenate(found)), np.sort(np.concatenate(dying))
+    survivors, lost = rows_by_segment(found, segments), rows_by_segment(dying, segments)
     with LedgerOutput(output) as ledger:
-        for segment in segments:
-            rows_left = _rows_of(segment, survivors)
+        for segment, rows_left, changed in zip(segments, survivors, lost, strict=True):
             if segment.is_indexed:
-                changed = _rows_of(segment, lost)
                 may_stay = not segment.is_merged and not _is_garbage(segment, output)
                 if may_stay and not len(changed):
                     ledger.share(segment)
@@ -88,12 +87,18 @@ def _is_garbage(segment: InputSegment, output: Output) -> bool:
     return record.dead.bytes > output.garbage_max * record.size_bytes
 
 
-def _rows_of(segment: InputSegment, positions: Integers) -> Integers:
-    """Returns the rows of a segment among the ascending `positions`."""
-    first = np.int64(segment.ordinal) << ROW_BITS
-    last = np.int64(segment.ordinal + 1) << ROW_BITS
-    start, end = np.searchsorted(positions, [first, last]).tolist()
-    return positions[start:end] - first
+def rows_by_segment(
+    several: Sequence[Integers], segments: Sequence[InputSegment]
+) -> Iterator[Integers]:
+    """Yields the rows of each segment among these positions, ascending.
+
+    `segments`: neighbours, of which all positions are.
+    """
+    positions = np.concatenate(several)
+    first = segments[0].ordinal if segments else 0
+    order, ends = grouped((positions >> ROW_BITS) - first, len(segments))
+    for start, end in pairwise((0, *ends)):
+        yield ascending(positions[order[start:end]] & ROW_MASK)
 
 
 def _copy_segment(

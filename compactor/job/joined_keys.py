@@ -1,9 +1,9 @@
 """The distinct keys of several columns of keys.
 
-A column of Arrow's holds at most 2 GiB of keys (COLUMN_BYTES_MAX). The columns of a bucket may have
-more: a key occurs in each chunk of the log that has a message with it. So columns are encoded one
-after the other. (Concatenating them first takes as long.) Only distinct keys must fit, of which a
-bucket has about BUCKET_KEY_BYTES (plan.py).
+The columns of a bucket usually have about BUCKET_KEY_BYTES (plan.py): they are joined, and their
+keys grouped by hashes (distinct.py). If they have more than COPIED_BYTES_MAX, since large keys
+occur in many chunks of the log, they are encoded one after the other, and only distinct keys must
+fit into a column of Arrow's, of at most 2 GiB (COLUMN_BYTES_MAX).
 
     >>> joined = joined_keys([pa.array([b"a", b"b"]), pa.array([b"b", b"c"])])
     >>> joined.keys.to_pylist(), [codes.tolist() for codes in joined.codes]
@@ -13,22 +13,41 @@ bucket has about BUCKET_KEY_BYTES (plan.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from ledgerfold.compactor.job.arrow_integers import from_arrow
+from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
+from ledgerfold.compactor.job.distinct import HashedKeys
+from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.strategies.strategy import Codes
 from ledgerfold.storage.errors import LimitExceeded
 from ledgerfold.storage.limits import COLUMN_BYTES_MAX
 
+COPIED_BYTES_MAX = 256 * 1024 * 1024
 
-class JoinedKeys(NamedTuple):
-    """Distinct keys, and for each column its keys as indexes into them."""
 
-    keys: pa.BinaryArray
-    codes: list[Codes]
+class JoinedKeys:
+    """Distinct keys, and for each column its keys as indexes into them.
+
+    The key `rows[i]` of `column` is the key i; without `rows`, the key i of `column`.
+    """
+
+    def __init__(
+        self, codes: list[Codes], column: pa.BinaryArray, rows: Integers | None = None
+    ) -> None:
+        self.codes, self._column, self._rows = codes, column, rows
+
+    def __len__(self) -> int:
+        return len(self._column if self._rows is None else self._rows)
+
+    @cached_property
+    def keys(self) -> pa.BinaryArray:
+        """The distinct keys: a copy."""
+        if self._rows is None:
+            return self._column
+        return self._column.take(to_arrow(self._rows))
 
 
 def joined_keys(columns: Sequence[pa.BinaryArray]) -> JoinedKeys:
@@ -36,7 +55,12 @@ def joined_keys(columns: Sequence[pa.BinaryArray]) -> JoinedKeys:
     nothing = np.empty(0, np.int32)
     filled = [column for column in columns if len(column)]
     if not filled:
-        return JoinedKeys(pa.array([], pa.binary()), [nothing for _ in columns])
+        return JoinedKeys([nothing for _ in columns], pa.array([], pa.binary()))
+    if key_bytes_of(filled) <= COPIED_BYTES_MAX:
+        column = pa.concat_arrays(filled)
+        groups = HashedKeys.of(column).grouped()
+        ends = np.cumsum([len(each) for each in columns])
+        return JoinedKeys(np.split(groups.codes, ends[:-1]), column, groups.last)
     try:
         chunks = pa.chunked_array(filled, pa.binary()).dictionary_encode().chunks
     except pa.ArrowCapacityError as error:
@@ -49,7 +73,7 @@ def joined_keys(columns: Sequence[pa.BinaryArray]) -> JoinedKeys:
     # All chunks have the same dictionary.
     codes = iter([from_arrow(chunk.indices) for chunk in chunks])
     return JoinedKeys(
-        chunks[0].dictionary, [next(codes) if len(column) else nothing for column in columns]
+        [next(codes) if len(column) else nothing for column in columns], chunks[0].dictionary
     )
 
 

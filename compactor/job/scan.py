@@ -3,8 +3,9 @@
 A scan task reads header after header, takes the key section of each entry (its checksum verified;
 no value section is read) and collects columns until a chunk is full. It then processes the chunk at
 once: columns are joined into one Arrow array (so that an entry costs a few appends, however few
-messages it has), keys are dictionary-encoded, the strategy folds the history of each key into one
-fragment, and the fragments are assigned to buckets by key hash, one row for each bucket.
+messages it has), keys are hashed and numbered, the strategy folds the history of each key into one
+fragment, and the fragments are assigned to buckets by key hash, one row for each bucket. If hardly
+any key of the chunk repeats, each message is a fragment of its own.
 
     chunk: keys a b a c -> codes 0 1 0 2 -> fragments a..2 b..1 c..3 -> bucket 0: a c, bucket 1: b
 
@@ -14,7 +15,6 @@ fragments instead of messages. The survivors then go to the copy tasks that own 
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
@@ -23,15 +23,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
+from ledgerfold.compactor.job.arrow_integers import to_arrow
+from ledgerfold.compactor.job.distinct import HashedKeys, NumberedKeys
 from ledgerfold.compactor.job.joined_keys import joined_keys
 from ledgerfold.compactor.job.key_columns import KeyColumns, Place
 from ledgerfold.compactor.job.lookup import old_fragments
 from ledgerfold.compactor.job.plan import InputSegment
-from ledgerfold.compactor.job.rows import Counts, Dead, Failure, Fragments, Positions, Row, by_task
+from ledgerfold.compactor.job.rows import Counts, Dead, Failure, Fragments, Positions, Row
 from ledgerfold.compactor.job.segment_map import SegmentMap
 from ledgerfold.compactor.job.single_messages import single_messages
-from ledgerfold.compactor.positions import ROW_BITS, Integers
+from ledgerfold.compactor.positions import ROW_BITS, Integers, grouped
 from ledgerfold.compactor.strategies.strategy import FragmentColumns, Strategy
 
 # Bounds of a chunk, and so of a task's memory: about 40 bytes per message and three times the keys;
@@ -104,12 +105,11 @@ def reduce_chunk(
             yield int(positions[0] >> ROW_BITS) % buckets, Positions.of(positions)
         keys = keys.take(to_arrow(np.flatnonzero(has_key)))
         facts = facts.where(has_key)
-    encoded = keys.dictionary_encode()
-    folded = strategy.begin(from_arrow(encoded.indices), facts, len(encoded.dictionary))
-    found = encoded.dictionary
+    found = _numbered(keys, strategy)
+    folded = strategy.begin(found.codes, facts, len(found.keys))
     if folded.codes is not None:
-        found = found.take(to_arrow(folded.codes))
-    yield from in_buckets(found, folded.fragments, buckets)
+        found = found.take(folded.codes)
+    yield from in_buckets(found.keys, folded.fragments, buckets, found.hashes)
     yield (
         0,
         Counts(
@@ -123,42 +123,32 @@ def reduce_chunk(
     )
 
 
+def _numbered(keys: pa.BinaryArray, strategy: Strategy) -> NumberedKeys:
+    """Numbers keys; the rows, if hardly any key repeats."""
+    hashed = HashedKeys.of(keys)
+    # Grouping these would cost more than it saves: the merge groups them all. By event times, the
+    # count of removed events would depend on it (compactor/strategies/event_time.py).
+    if not strategy.reads_event_times and hashed.are_mostly_distinct:
+        return NumberedKeys(keys, hashed.hashes, np.arange(len(keys)))
+    return hashed.numbered()
+
+
 def in_buckets(
     keys: pa.BinaryArray,
     fragments: FragmentColumns,
     buckets: int,
-    hashes: NDArray[np.unsignedinteger] | None = None,
+    hashes: NDArray[np.uint64],
 ) -> Iterator[tuple[int, Fragments]]:
-    """Splits fragments by the hashes of their keys: by `hashes`, or by the hashes that all tasks of
-    a run compute.
-    """
+    """Splits fragments by the hashes of their keys, which all tasks of a run compute alike."""
     if buckets == 1:
         yield 0, Fragments.of(keys, fragments)
         return
-    order, ends = by_bucket(keys, buckets, hashes)
+    order, ends = grouped(hashes % buckets, buckets)
     keys, fragments = keys.take(to_arrow(order)), tuple(each[order] for each in fragments)
     for bucket, (start, end) in enumerate(pairwise((0, *ends))):
         if start < end:
             part = tuple(each[start:end] for each in fragments)
             yield bucket, Fragments.of(keys.slice(start, end - start), part)
-
-
-def by_bucket(
-    keys: pa.BinaryArray, buckets: int, hashes: NDArray[np.unsignedinteger] | None = None
-) -> tuple[Integers, list[int]]:
-    """Returns the indexes of keys, bucket by bucket, and the end of each bucket."""
-    if hashes is None:
-        # crc32 of a short key is as fast as any string operation of numpy.
-        hashes = np.fromiter(map(zlib.crc32, keys.to_pylist()), np.uint32, len(keys))
-    return grouped(hashes % buckets, buckets)
-
-
-def grouped(numbers: NDArray[np.integer], count: int) -> tuple[Integers, list[int]]:
-    """Returns the rows of each of `count` numbers, one after the other, and the end of each."""
-    # Two-byte numbers are sorted by counting.
-    narrow = numbers.astype(np.min_scalar_type(count))
-    order = np.argsort(narrow, kind="stable")
-    return order, np.cumsum(np.bincount(narrow, minlength=count)).tolist()
 
 
 def merge(
@@ -167,7 +157,7 @@ def merge(
     first_ordinals: Sequence[int],
     indexed: Sequence[InputSegment] = (),
 ) -> Iterator[Row]:
-    """Yields rows for the copy tasks: Positions, ascending within each row, and Counts.
+    """Yields rows for the copy tasks: Positions, in any order, and Counts.
 
     `first_ordinals`: the first segment of each copy task. `indexed`: the segments in which old
     messages of the keys are looked up; yields Dead rows for those that do not survive.
@@ -201,14 +191,13 @@ def _merged(
     indexed: Sequence[InputSegment],
 ) -> Iterator[Row]:
     found = joined_keys(keys)
-    codes, count = np.concatenate(found.codes), len(found.keys)
+    codes, count = np.concatenate(found.codes), len(found)
     old = old_fragments(indexed, found.keys, strategy) if indexed else None
     if old is not None:
         codes = np.concatenate([codes, old.codes])
         fragments = tuple(map(np.concatenate, zip(fragments, old.fragments, strict=True)))
     folded = strategy.join(codes, fragments, count)
     positions = strategy.survivors(folded.fragments)
-    positions.sort()
     counts = Counts(removed_events=folded.removed_events, keys=count)
     if old is not None:
         dead = np.setdiff1d(old.positions, positions, assume_unique=True)
@@ -225,6 +214,9 @@ def _merged(
 def to_copy_tasks(
     positions: Integers, first_ordinals: Sequence[int]
 ) -> Iterator[tuple[int, Positions]]:
-    """Sends each of the ascending `positions` to the task that copies it."""
-    for task, places in by_task(positions, np.array(first_ordinals, np.int64) << ROW_BITS):
-        yield task, Positions.of(positions[places])
+    """Sends each of the `positions` to the task that copies it."""
+    firsts = np.array(first_ordinals, np.int64) << ROW_BITS
+    order, ends = grouped(np.searchsorted(firsts, positions, "right") - 1, len(firsts))
+    for task, (start, end) in enumerate(pairwise((0, *ends))):
+        if start < end:
+            yield task, Positions.of(positions[order[start:end]])

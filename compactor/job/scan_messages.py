@@ -6,20 +6,19 @@ Messages without a key are dropped and counted here, regardless of the topic's p
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
-from ledgerfold.compactor.job.chunk import packed, strings_of
+from ledgerfold.compactor.job.chunk import packed
+from ledgerfold.compactor.job.distinct import HashedKeys
 from ledgerfold.compactor.job.message_columns import MessageColumns
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.rows import Counts, Positions, Row
-from ledgerfold.compactor.job.scan import grouped
 from ledgerfold.compactor.job.segment_map import SegmentMap
-from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.positions import Integers, grouped
 
 # Bounds of a chunk, give or take one entry. A scan task holds three times as much while it splits a
 # chunk into buckets. A merge task holds its part of a chunk at once, as Python objects.
@@ -80,17 +79,15 @@ def _chunk(columns: MessageColumns, buckets: int) -> Iterator[Row]:
 def _in_buckets(
     keys: pa.BinaryArray, entries: Mapping[str, Integers], rows: pa.RecordBatch, buckets: int
 ) -> Iterator[Row]:
-    encoded = keys.dictionary_encode()
-    found, numbers = encoded.dictionary, from_arrow(encoded.indices)
-    of_key = np.fromiter(map(zlib.crc32, strings_of(found)), np.int64, len(found)) % buckets
-    of_key = of_key.astype(np.min_scalar_type(buckets))
+    found, hashes, codes = HashedKeys.of(keys).numbered()
+    of_key = (hashes % buckets).astype(np.min_scalar_type(buckets))
     # Keys and messages are grouped by bucket; keys are numbered by their new indexes.
     key_order, key_ends = grouped(of_key, buckets)
-    order, ends = grouped(of_key[numbers], buckets)
+    order, ends = grouped(of_key[codes], buckets)
     new_numbers = np.empty(len(found), np.int32)
     new_numbers[key_order] = np.arange(len(found), dtype=np.int32)
     found, rows = found.take(to_arrow(key_order)), rows.take(to_arrow(order))
-    numbers = new_numbers[numbers[order]]
+    numbers = new_numbers[codes[order]]
     first_key = first = 0
     for bucket, (end_key, end) in enumerate(zip(key_ends, ends, strict=True)):
         if first < end:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ledgerfold.compactor.job.words import BLOCK_ROWS, WORD_BYTES, Hashed, Words
 from ledgerfold.compactor.kafka.varints import NOWHERE, Bytes, read_varints, varint_ends
-from ledgerfold.compactor.kafka.words import BLOCK_ROWS, WORD_BYTES, Hashed, Words
 from ledgerfold.compactor.positions import Integers
 
 _Words = NDArray[np.uint64]

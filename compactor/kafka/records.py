@@ -14,11 +14,11 @@ from functools import cached_property
 
 import numpy as np
 
+from ledgerfold.compactor.job.distinct import HashedKeys
+from ledgerfold.compactor.job.words import WORD_BYTES, Hashed
 from ledgerfold.compactor.kafka.batches import COMPRESSION, Batches
-from ledgerfold.compactor.kafka.distinct import Keys
 from ledgerfold.compactor.kafka.fields import read_fields
 from ledgerfold.compactor.kafka.varints import NOWHERE, Bytes, read_varints, spans
-from ledgerfold.compactor.kafka.words import WORD_BYTES, Hashed
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.storage.errors import KafkaError
 from ledgerfold.storage.kafka.compression import KafkaCompression, decompress
@@ -137,11 +137,11 @@ class Columns:
         """Returns the timestamps relative to the base timestamps of their batches."""
         return read_varints(self.records.blob, self.time_at)[0]
 
-    def keys(self, which: Integers) -> Keys:
+    def keys(self, which: Integers) -> HashedKeys:
         """Returns the keys of these rows, ascending, which have one. `self` has all rows."""
         assert self.hashed is not None
         hashed = self.hashed if len(which) == len(self.rows) else self.hashed.where(which)
-        return Keys(self.records.blob, self.key_at[which], self.key_bytes[which], hashed)
+        return HashedKeys(self.records.blob, self.key_at[which], self.key_bytes[which], hashed)
 
     def check(self, fits: Booleans) -> None:
         """Raises Corruption unless `fits` is true for all."""
@@ -161,7 +161,7 @@ def read_records(batches: Batches, which: Integers) -> Iterator[Records]:
     starts, ends = batches.sections(which)
     codecs = batches.attributes[which] & COMPRESSION
     if not codecs.any():
-        # Aligned to whole words of the file (words.py).
+        # Aligned to whole words of the file (compactor/job/words.py).
         origin = starts[0] // WORD_BYTES * WORD_BYTES
         blob = batches.file.view[origin : ends[-1]]
         yield _read(batches, which, blob, starts - origin, ends - origin)

@@ -23,8 +23,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
 
+from ledgerfold.compactor.job.distinct import slices
 from ledgerfold.compactor.kafka.batches import COMPRESSION, HORIZON, KIND, Batches
-from ledgerfold.compactor.kafka.distinct import slices
 from ledgerfold.compactor.kafka.record_filter import Kept
 from ledgerfold.compactor.kafka.records import Columns, Records
 from ledgerfold.compactor.kafka.varints import Bytes, varint_bytes

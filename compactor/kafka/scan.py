@@ -18,18 +18,18 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.job.arrow_integers import to_arrow
+from ledgerfold.compactor.job.distinct import Groups, HashedKeys
 from ledgerfold.compactor.job.joined_keys import joined_keys, key_bytes_of
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.rows import Fragments, Positions
 from ledgerfold.compactor.job.scan import in_buckets
+from ledgerfold.compactor.job.words import Hashed
 from ledgerfold.compactor.kafka.batches import CHUNK_BYTES, Batches, LogFile
-from ledgerfold.compactor.kafka.distinct import Groups, Keys
 from ledgerfold.compactor.kafka.plan import Range
 from ledgerfold.compactor.kafka.records import Columns, read_records
 from ledgerfold.compactor.kafka.rows import Distinct, Facts, Firsts, Mapped, Row, Shown, Span
 from ledgerfold.compactor.kafka.throttle import TaskThrottle
 from ledgerfold.compactor.kafka.transactions import AbortedIndex, facts_of
-from ledgerfold.compactor.kafka.words import Hashed
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 from ledgerfold.storage.limits import COLUMN_BYTES_MAX
@@ -187,13 +187,13 @@ class _Rows:
         self.count += len(part.keys)
         self.key_bytes += part.keys.nbytes
 
-    def joined(self) -> tuple[Keys, Integers, Integers]:
+    def joined(self) -> tuple[HashedKeys, Integers, Integers]:
         columns, hashed, last, first = zip(*self._parts, strict=True)
-        keys = Keys.of(pa.concat_arrays(columns), Hashed.joined(hashed))
+        keys = HashedKeys.of(pa.concat_arrays(columns), Hashed.joined(hashed))
         return keys, np.concatenate(last), np.concatenate(first)
 
 
-def _folded(keys: Keys, last: Integers, first: Integers) -> _KeyedOffsets:
+def _folded(keys: HashedKeys, last: Integers, first: Integers) -> _KeyedOffsets:
     """Folds rows, in offset order, into one for each key, in order of its last one."""
     groups = keys.grouped()
     rows = groups.last
@@ -244,7 +244,7 @@ def _grouped(keys: Sequence[pa.BinaryArray]) -> tuple[Groups, pa.BinaryArray, In
     """
     if key_bytes_of(keys) <= COLUMN_BYTES_MAX:
         column = pa.concat_arrays(keys)
-        groups = Keys.of(column).grouped()
+        groups = HashedKeys.of(column).grouped()
         return groups, column, groups.last_of
     found = joined_keys(keys)
     codes = np.concatenate(found.codes).astype(np.int64)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ledgerfold.compactor.job.arrow_integers import from_arrow
+from ledgerfold.compactor.job.distinct import HashedKeys
 from ledgerfold.compactor.job.engine import Context
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.rows import Failure, succeeded
@@ -98,8 +98,8 @@ def history_of(chunks: Sequence[HistoryChunk | Failure]) -> History:
 def _chunk_of(chunk: Collected) -> HistoryChunk:
     columns = chunk.columns
     keys = columns.keys()
-    encoded = keys.dictionary_encode()
-    codes = np.where(columns.has_key(), from_arrow(encoded.indices), -1)
+    found = HashedKeys.of(keys).numbered()
+    codes = np.where(columns.has_key(), found.codes, -1)
     codes[columns.passing()] = PASSES
     return HistoryChunk(
         chunk.publish_times(),
@@ -108,7 +108,7 @@ def _chunk_of(chunk: Collected) -> HistoryChunk:
         codes,
         chunk.whole_shares(keys),
         columns.facts(),
-        key_blob(encoded.dictionary),
+        key_blob(found.keys),
     )
 
 

@@ -156,7 +156,8 @@ class _Bucket(NamedTuple):
 
     @classmethod
     def of(cls, chunks: Sequence[Chunk]) -> _Bucket:
-        return cls(chunks, *joined_blobs(chunk.keys for chunk in chunks))
+        found = joined_blobs(chunk.keys for chunk in chunks)
+        return cls(chunks, found.keys, found.codes)
 
     def reduce(self, number: int, strategy: Strategy) -> tuple[StrategyCounts, Integers]:
         """Runs one strategy. Returns its counts and the surviving positions, ascending."""

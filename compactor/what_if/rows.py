@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from ledgerfold.compactor.job.joined_keys import JoinedKeys, joined_keys
 from ledgerfold.compactor.job.rows import Counts, Failure, Fragments, Messages
-from ledgerfold.compactor.positions import ROW_BITS, Booleans, Integers
+from ledgerfold.compactor.positions import ROW_BITS, ROW_MASK, Booleans, Integers
 from ledgerfold.compactor.strategies.strategy import Codes, FragmentColumns
 
 # The strategies that a message survives under, a bit for each: at most 16.
 Marks = NDArray[np.uint16]
-_ROW_MASK = (1 << ROW_BITS) - 1
 
 
 def packed(values: Integers) -> bytes:
@@ -191,7 +190,7 @@ class Survivors(NamedTuple):
         """Creates survivors from ascending positions."""
         return cls(
             {
-                int(rows[0] >> ROW_BITS): np.packbits(_marked(rows & _ROW_MASK)).tobytes()
+                int(rows[0] >> ROW_BITS): np.packbits(_marked(rows & ROW_MASK)).tobytes()
                 for rows in _by_segment(positions)
             }
         )
@@ -210,7 +209,7 @@ class Survivors(NamedTuple):
         """Returns which positions of one segment survive."""
         bits = self.segments.get(int(positions[0] >> ROW_BITS), b"")
         marks = np.unpackbits(np.frombuffer(bits, np.uint8)).astype(np.bool_)
-        rows = positions & _ROW_MASK
+        rows = positions & ROW_MASK
         is_known = rows < len(marks)
         is_known[is_known] = marks[rows[is_known]]
         return is_known

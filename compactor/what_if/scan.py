@@ -23,12 +23,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
+from ledgerfold.compactor.job.arrow_integers import to_arrow
+from ledgerfold.compactor.job.distinct import HashedKeys
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.rows import Counts, Messages
-from ledgerfold.compactor.job.scan import by_bucket, grouped
 from ledgerfold.compactor.job.scan_messages import scan_messages
-from ledgerfold.compactor.positions import ROW_BITS, Booleans, Integers
+from ledgerfold.compactor.positions import ROW_BITS, Booleans, Integers, grouped
 from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, Strategy, by_key
@@ -125,11 +125,10 @@ class Scan:
         rows = None if has_key is None else np.flatnonzero(has_key)
         if rows is not None:
             facts, keys = facts.where(rows), keys.take(to_arrow(rows))
-        encoded = keys.dictionary_encode()
-        found, codes = encoded.dictionary, from_arrow(encoded.indices)
+        found, hashes, codes = HashedKeys.of(keys).numbered()
         bounds = np.array([0, len(found)])
         if self.buckets > 1:
-            order, ends = by_bucket(found, self.buckets)
+            order, ends = grouped(hashes % self.buckets, self.buckets)
             numbers = np.empty(len(found), codes.dtype)
             numbers[order] = np.arange(len(found), dtype=codes.dtype)
             found, codes = found.take(to_arrow(order)), numbers[codes]

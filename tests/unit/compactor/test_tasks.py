@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledgerfold.compactor.job import distinct as distinct_module
 from ledgerfold.compactor.job import scan as scan_module
 from ledgerfold.compactor.job.plan import TaskPlan, cut
 from ledgerfold.compactor.job.rows import Counts, Failure
@@ -54,7 +55,15 @@ def _log(
     return log
 
 
-@given(LOGS, COMPRESSIONS, st.booleans(), st.integers(1, 3), st.integers(1, 12), st.booleans())
+@given(
+    LOGS,
+    COMPRESSIONS,
+    st.booleans(),
+    st.integers(1, 3),
+    st.integers(1, 12),
+    st.booleans(),
+    st.sampled_from([-1.0, distinct_module.DISTINCT_SHARE]),
+)
 def test_a_run_equals_the_model(
     shape: LogShape,
     compression: Compression,
@@ -62,10 +71,14 @@ def test_a_run_equals_the_model(
     buckets: int,
     chunk_rows: int,
     is_mixed: bool,
+    distinct_share: float,
 ) -> None:
-    """Any log, any number of buckets and tasks, any chunk: the model's survivors and counts."""
+    """Any log, any number of buckets and tasks, any chunk, whether its keys are grouped or not: the
+    model's survivors and counts.
+    """
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(scan_module, "CHUNK_ROWS_MAX", chunk_rows)
+        patch.setattr(distinct_module, "DISTINCT_SHARE", distinct_share)
         log = _log(Path(folder), shape, compression, is_mixed=is_mixed)
         tasks = _spread(cut(log.plan(100, retain), 2), buckets)
         records, counts = run_tasks(tasks)

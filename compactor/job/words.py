@@ -12,21 +12,21 @@ becomes arithmetic on a column.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ledgerfold.compactor.kafka.varints import Bytes
-from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.positions import Bytes, Integers
 
 WORD_BYTES = 8
 # Rows processed at once: intermediate columns stay in the processor's cache.
 BLOCK_ROWS = 8 * 1024
 _Words = NDArray[np.uint64]
-# The number of bytes hashed, in addition to the last eight.
+# The number of bytes of a key that are hashed as words.
 HASHED_BYTES = 64
-_ZERO, _HALF = np.uint64(0), np.uint64(32)
-# Odd factors: for each part of a key, for its last bytes and for its size.
+_HALF = np.uint64(32)
+# Odd factors: for each part of a key, for its checksum and for its size.
 _FACTORS = tuple(
     np.uint64(pow(0x9E37_79B9_7F4A_7C15, power, 1 << 64))
     for power in range(1, 2 * (HASHED_BYTES // WORD_BYTES + 2), 2)
@@ -41,6 +41,7 @@ class Words:
     """The words of a buffer, which for speed begins at a multiple of eight in memory."""
 
     def __init__(self, buffer: Bytes) -> None:
+        self._buffer = buffer.data
         whole = len(buffer) // WORD_BYTES
         self._words: _Words = buffer[: whole * WORD_BYTES].view("<u8")
         # Positions from here on are looked up in a copy, padded with zeros.
@@ -64,6 +65,19 @@ class Words:
             words[near] = found
         return words
 
+    def start(self, places: Integers, sizes: Integers) -> _Words:
+        """Returns the words at these positions; only their first bytes, of these sizes if they have
+        less than eight. The others are zero.
+        """
+        words = self.at(places)
+        words &= _MASKS.take(sizes, mode="clip")
+        return words
+
+    def checksums(self, starts: Integers, sizes: Integers) -> _Words:
+        """Returns the CRC32 of each of these parts of the buffer."""
+        parts = (slice(start, end) for start, end in zip(starts, starts + sizes, strict=True))
+        return np.fromiter((crc32(self._buffer[part]) for part in parts), np.uint64, len(starts))
+
     @staticmethod
     def _pairs(words: _Words, index: Integers, places: Integers) -> _Words:
         bits = ((places & 7) << 3).view(np.uint64)
@@ -76,8 +90,9 @@ class Words:
 class Hashed:
     """The hashes of keys, and their bytes as numbers, to compare keys with equal hashes.
 
-    The hash covers a key's first and last bytes, eight at a time, for all rows at once. Filled
-    block by block, so that a block stays in the processor's cache.
+    The hash covers all bytes of a key: the first ones eight at a time, for all rows at once, and
+    those of a long key once more by its checksum. Filled block by block, so that a block stays in
+    the processor's cache.
 
     >>> words, hashed = Words(np.frombuffer(b"abcab", np.uint8)), Hashed(3)
     >>> hashed.fill(words, slice(0, 3), np.array([0, 2, 3]), np.array([2, 1, 2]))
@@ -98,19 +113,16 @@ class Hashed:
         longest = int(sizes.max(initial=0))
         while len(self.parts) * WORD_BYTES < min(longest, HASHED_BYTES):
             self.parts.append(np.zeros(len(self.hashes), np.uint64))
-        shortest = int(sizes.min(initial=0 if not len(sizes) else longest))
         for number, (part, factor) in enumerate(zip(self.parts, _FACTORS, strict=False)):
             at = number * WORD_BYTES
             if at >= longest:
                 break
-            part[block] = words.at(starts + at)
-            if shortest < at + WORD_BYTES:
-                part[block] &= _MASKS.take(sizes - at, mode="clip")
+            part[block] = words.start(starts + at, sizes - at)
             # A part that a key does not have is zero and adds nothing.
             _add(part[block], factor, hashes)
         if longest > HASHED_BYTES:
-            ends = words.at(starts + np.maximum(sizes - WORD_BYTES, 0))
-            _add(np.where(sizes > HASHED_BYTES, ends, _ZERO), _FACTORS[-2], hashes)
+            rows = np.flatnonzero(sizes > HASHED_BYTES)
+            hashes[rows] += words.checksums(starts[rows], sizes[rows]) * _FACTORS[-2]
         hashes ^= hashes >> _HALF
         hashes *= _FACTORS[0]
         hashes ^= hashes >> _HALF

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.compactor.kafka.distinct import Keys
-from ledgerfold.compactor.kafka.words import HASHED_BYTES, WORD_BYTES, Hashed, Words
+from ledgerfold.compactor.job.distinct import HashedKeys
+from ledgerfold.compactor.job.words import HASHED_BYTES, WORD_BYTES, Hashed, Words
+from ledgerfold.compactor.positions import ascending
 
 # Few of them, alike: ends of zeros, one a part of the other, the same but for one byte far behind.
 _LIKELY = [b"", b"\0", b"\0" * 8, b"k", b"k\0", b"key-0001", b"key-00012", b"x" * 63 + b"y"]
@@ -20,7 +21,7 @@ SHORT_KEYS = st.lists(st.sampled_from(_LIKELY) | st.binary(max_size=20), min_siz
 KEYS = st.lists(st.sampled_from(_LIKELY + _LONG) | st.binary(max_size=90), min_size=1)
 
 
-def check(keys: list[bytes], held: Keys) -> None:
+def check(keys: list[bytes], held: HashedKeys) -> None:
     rows = defaultdict[bytes, list[int]](list)
     for row, key in enumerate(keys):
         rows[key].append(row)
@@ -29,16 +30,20 @@ def check(keys: list[bytes], held: Keys) -> None:
     of_keys = sorted(rows.values(), key=lambda each: each[-1])
     assert groups.last.tolist() == [each[-1] for each in of_keys]
     assert groups.first.tolist() == [each[0] for each in of_keys]
+    numbered = held.numbered()
+    assert numbered.keys.to_pylist() == [keys[each[0]] for each in of_keys]
+    assert [numbered.keys[code].as_py() for code in numbered.codes.tolist()] == keys
+    assert numbered.hashes.tolist() == held.hashes[groups.last].tolist()
 
 
 @given(KEYS)
 def test_rows_are_grouped_by_key(keys: list[bytes]) -> None:
-    check(keys, Keys.of(pa.array([b"before", *keys], pa.binary()).slice(1)))
+    check(keys, HashedKeys.of(pa.array([b"before", *keys], pa.binary()).slice(1)))
 
 
 @given(SHORT_KEYS, st.integers(1, 3))
 def test_keys_with_equal_hashes_are_distinguished(keys: list[bytes], hashes: int) -> None:
-    held = Keys.of(pa.array(keys, pa.binary()))
+    held = HashedKeys.of(pa.array(keys, pa.binary()))
     # The upper bits, which select a place in the table.
     held.hashes[:] = (np.arange(len(keys)) % hashes).astype(np.uint64) << np.uint64(60)
     same = {keys.index(key) for key in keys}
@@ -50,22 +55,44 @@ def test_keys_with_equal_hashes_are_distinguished(keys: list[bytes], hashes: int
 
 @given(KEYS, KEYS)
 def test_a_hash_depends_only_on_its_key(keys: list[bytes], others: list[bytes]) -> None:
-    alone = [int(Keys.of(pa.array([key], pa.binary())).hashes[0]) for key in keys]
-    together = Keys.of(pa.array([*others, *keys], pa.binary())).hashes
+    alone = [int(HashedKeys.of(pa.array([key], pa.binary())).hashes[0]) for key in keys]
+    together = HashedKeys.of(pa.array([*others, *keys], pa.binary())).hashes
     assert together[len(others) :].tolist() == alone
 
 
 @given(KEYS)
 def test_a_column_of_a_subset_of_rows(keys: list[bytes]) -> None:
-    held = Keys.of(pa.array(keys, pa.binary()))
+    held = HashedKeys.of(pa.array(keys, pa.binary()))
     assert held.column().to_pylist() == keys
     rows = np.arange(0, len(keys), 2)
     assert held.column(rows).to_pylist() == keys[::2]
 
 
+def test_long_keys_that_differ_in_the_middle_have_different_hashes() -> None:
+    """Otherwise all of them would be in one bucket, whose size has no bound then."""
+    keys = [b"x" * HASHED_BYTES + b"%05d" % number + b"y" * WORD_BYTES for number in range(1000)]
+    assert len(set(HashedKeys.of(pa.array(keys, pa.binary())).hashes.tolist())) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("messages", "keys", "are_distinct"),
+    [(50_000, 50_000, True), (50_000, 48_000, True), (50_000, 40_000, False), (50_000, 1, False)],
+)
+def test_whether_keys_are_mostly_distinct(messages: int, keys: int, are_distinct: bool) -> None:
+    """A sample of the keys decides, not of the messages: the first ones hardly repeat."""
+    column = pa.array([b"%d" % (number % keys) for number in range(messages)], pa.binary())
+    assert HashedKeys.of(column).are_mostly_distinct == are_distinct
+
+
+@pytest.mark.parametrize("rows", [[], [0], [7, 0, 3], [900_000, 2], list(range(99, -1, -1))])
+def test_rows_in_ascending_order(rows: list[int]) -> None:
+    """Few of many rows are sorted, many are marked in a table."""
+    assert ascending(np.array(rows, np.int64)).tolist() == sorted(rows)
+
+
 def test_blocks_are_concatenated() -> None:
     keys = [b"%d" % (number % 7_000) for number in range(20_000)]
-    check(keys, Keys.of(pa.array(keys, pa.binary())))
+    check(keys, HashedKeys.of(pa.array(keys, pa.binary())))
 
 
 @given(st.lists(st.lists(st.sampled_from(_LIKELY), min_size=1), min_size=1))
@@ -73,9 +100,9 @@ def test_joined_hashes_are_those_of_the_joined_keys(several: list[list[bytes]]) 
     """With a different number of parts in each."""
     columns = [pa.array(keys, pa.binary()) for keys in several]
     column = pa.concat_arrays(columns)
-    hashed = [Keys.of(each).where(np.arange(len(each)))[1] for each in columns]
-    held = Keys.of(column, Hashed.joined(hashed))
-    assert held.hashes.tolist() == Keys.of(column).hashes.tolist()
+    hashed = [HashedKeys.of(each).where(np.arange(len(each)))[1] for each in columns]
+    held = HashedKeys.of(column, Hashed.joined(hashed))
+    assert held.hashes.tolist() == HashedKeys.of(column).hashes.tolist()
     check(column.to_pylist(), held)
 
 

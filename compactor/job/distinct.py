@@ -5,10 +5,10 @@ last one stays. The rows whose key is that of the row at their place are grouped
 last. Only keys that share a place with another one are left for another table. Long keys, and the
 few keys that are left after some tables, are grouped by Arrow's dictionary encoding.
 
->>> keys = Keys.of(pa.array([b"a", b"b", b"a"]))
+>>> keys = HashedKeys.of(pa.array([b"a", b"b", b"a"]))
 >>> groups = keys.grouped()
->>> groups.first.tolist(), groups.last.tolist()
-([1, 0], [1, 2])
+>>> groups.first.tolist(), groups.last.tolist(), groups.codes.tolist()
+([1, 0], [1, 2], [1, 0, 1])
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ledgerfold.compactor.job.arrow_integers import from_arrow, offsets_of, to_arrow
-from ledgerfold.compactor.kafka.varints import Bytes
-from ledgerfold.compactor.kafka.words import BLOCK_ROWS, HASHED_BYTES, Hashed, Words
-from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.compactor.job.words import BLOCK_ROWS, HASHED_BYTES, Hashed, Words
+from ledgerfold.compactor.positions import Booleans, Bytes, Integers
 
 # The number of tables after the first one: more are needed only for keys with equal hashes.
 _TABLES_MAX = 7
+# A sample of keys for the share of rows above which they count as mostly distinct: one in 64.
+_SAMPLE_MASK = np.uint64(63)
+DISTINCT_SHARE = 0.9
 # An odd factor, by which keys that share a place get different places in the next table.
 _NEXT_TABLE = np.uint64(0x9E37_79B9_7F4A_7C15)
 
@@ -54,15 +56,34 @@ class Groups(NamedTuple):
         first: Integers = table[self.last]
         return first
 
+    @property
+    def codes(self) -> Integers:
+        """The number of each row's key. Keys are numbered in the order of their last rows."""
+        numbers: Integers = np.cumsum(self.last_of == np.arange(len(self.last_of))) - 1
+        return numbers[self.last_of]
 
-class Keys:
-    """Keys as parts of a buffer, which ascend and do not overlap."""
+
+class NumberedKeys(NamedTuple):
+    """A column of keys, their hashes, and the number of each row's key in it."""
+
+    keys: pa.BinaryArray
+    hashes: NDArray[np.uint64]
+    codes: Integers
+
+    def take(self, codes: NDArray[np.integer]) -> NumberedKeys:
+        """Returns these keys, by their numbers, as rows."""
+        keys = self.keys.take(to_arrow(codes))
+        return NumberedKeys(keys, self.hashes[codes], np.arange(len(codes)))
+
+
+class HashedKeys:
+    """HashedKeys as parts of a buffer, which ascend and do not overlap."""
 
     def __init__(self, blob: Bytes, starts: Integers, sizes: Integers, hashed: Hashed) -> None:
         self._blob, self._starts, self._sizes, self._hashed = blob, starts, sizes, hashed
 
     @classmethod
-    def of(cls, column: pa.BinaryArray, hashed: Hashed | None = None) -> Keys:
+    def of(cls, column: pa.BinaryArray, hashed: Hashed | None = None) -> HashedKeys:
         """Returns the keys of a column, hashed as `hashed` if that is known."""
         ends = offsets_of(column).astype(np.int64)
         starts, sizes, blob = ends[:-1], np.diff(ends), column.buffers()[2]
@@ -93,9 +114,24 @@ class Keys:
         """The hashes of the keys, which do not depend on other keys."""
         return self._hashed.hashes
 
+    @property
+    def are_mostly_distinct(self) -> bool:
+        """True if grouping the rows would hardly make them fewer.
+
+        A sample decides: all rows of those keys whose hashes end in zeros.
+        """
+        sample = self.hashes[self.hashes & _SAMPLE_MASK == 0]
+        return len(np.unique(sample)) > DISTINCT_SHARE * len(sample)
+
+    def numbered(self) -> NumberedKeys:
+        """Numbers the keys."""
+        groups = self.grouped()
+        rows = groups.last
+        return NumberedKeys(self.column(rows), self.hashes[rows], groups.codes)
+
     def grouped(self) -> Groups:
-        """Groups the rows, of which there is at least one."""
-        if int(self._sizes.max()) > HASHED_BYTES:
+        """Groups the rows."""
+        if int(self._sizes.max(initial=0)) > HASHED_BYTES:
             return Groups.of(self._codes())
         last_of = _last_with_hash(np.arange(len(self)), self.hashes)
         rows = np.flatnonzero(~self._are_equal(slice(None), last_of))
