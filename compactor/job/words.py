@@ -70,7 +70,8 @@ class Words:
         less than eight. The others are zero.
         """
         words = self.at(places)
-        words &= _MASKS.take(sizes, mode="clip")
+        if sizes.min(initial=WORD_BYTES) < WORD_BYTES:
+            words &= _MASKS.take(sizes, mode="clip")
         return words
 
     def checksums(self, starts: Integers, sizes: Integers) -> _Words:
