@@ -235,8 +235,9 @@ def _add_bounds(group: argparse._ArgumentGroup) -> None:
         "that do not receive; default 256M"
     )
     requests = (
-        "the maximum number of requests per second from one address; messages of open producers, "
-        "consumers and readers do not count; default 0: no limit"
+        "the maximum number of requests per second of one role, or without authentication of one "
+        "address; messages of open producers, consumers and readers do not count; default 0: no "
+        "limit"
     )
     add("--max-requests-per-second", type=parse_count, metavar="N", default=0, help=requests)
     add("--unsent-max", type=_size_from(16), default=256 << 20, metavar="SIZE", help=unsent)

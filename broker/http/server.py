@@ -31,7 +31,7 @@ from ledgerfold.broker.http.answers import (
     refused_for,
 )
 from ledgerfold.broker.http.cluster import cluster_routes
-from ledgerfold.broker.http.guarded import GuardedVerb, guarded, limited
+from ledgerfold.broker.http.guarded import GuardedVerb, caller_of, guarded, limited
 from ledgerfold.broker.http.listener import (
     CONNECTION_S,
     PARAMETERS_MAX,
@@ -51,7 +51,7 @@ from ledgerfold.broker.http.topics import topic_routes
 from ledgerfold.broker.metrics.readings import MetricsReader
 from ledgerfold.broker.metrics.text import parts
 from ledgerfold.broker.security.certificates import Certificates
-from ledgerfold.broker.security.guard import Guard
+from ledgerfold.broker.security.guard import Guard, client_of
 from ledgerfold.broker.security.hosts import Hosts
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import LedgerfoldError, StorageError
@@ -129,12 +129,19 @@ class AdminServer:
         if self._hosts is not None and host is not None and not self._hosts.permit(host):
             raise Refusal(421, self._hosts.refusal(host))
 
+    def _client(self, request: web.BaseRequest) -> str:
+        """Returns the role or the address whose limit of requests a request counts towards."""
+        guard, address, headers = self._guard, request.remote or "", request.headers
+        if guard is None:
+            return address
+        return client_of(address, lambda: caller_of(guard, headers, certificate_role(request)))
+
     async def _answer(self, request: web.BaseRequest) -> Answer:
         try:
             self._check_program(request)
             path, rates = urlsplit(request.raw_path), self._broker.rates
             if rates is not None and path.path not in _PROBES:
-                rates.take(request.remote or "")
+                rates.take(self._client(request))
             verb, names = (await self._routes).find(request.method, path.path)
             query, role = _query(path.query), certificate_role(request)
             asked = Request(names, query, None, request.headers, role)
