@@ -96,7 +96,10 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--import", **FILE, action="append", default=[], dest="imports", help=archive)
     listen = f"address for clients; default {DEFAULT_LISTEN}; port 0 chooses a free one"
     add("--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT", help=listen)
-    metrics = "serve Prometheus metrics at http://HOST:PORT/metrics; default: only at the port of the admin REST API, if any"
+    metrics = (
+        "serve Prometheus metrics at http://HOST:PORT/metrics; default: only at the port of the "
+        "admin REST API, if any"
+    )
     add("--metrics-listen", metavar="HOST:PORT", help=metrics)
     rest = (
         "serve Pulsar's admin REST API at http://HOST:PORT/admin/v2, as pulsar-admin uses it; "
