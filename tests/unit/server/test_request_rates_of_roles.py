@@ -127,7 +127,7 @@ def test_roles_have_limits_of_their_own_over_pulsars_protocol(
     shared = Shared(lab.broker, guard=guard_of(tokens, lab))
 
     async def refusals(token: str) -> list[int | None]:
-        """What a connection and two lookups are answered, and another connection: errors."""
+        """Returns the errors of a connection, of two lookups, and of another connection."""
         lookup = pulsar_pb2.CommandLookup(topic="t", request_id=9)
         asked = BaseCommand(type=pulsar_pb2.LOOKUP, lookup=lookup)
         connect = CommandConnect(
