@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledgerfold.compactor.java import find_java
-from ledgerfold.fast_imports import garbage_kept
+from ledgerfold.garbage import garbage_kept
 from ledgerfold.storage.errors import CompactorUnavailable, InvalidRequest
 from ledgerfold.storage.paths import absolute_path
 from ledgerfold.strategies.allowed import AllowedStrategies, parse_allowed

@@ -9,7 +9,7 @@ import sys
 def main() -> int:
     """Runs the command line. Returns its exit code."""
     try:
-        from ledgerfold.fast_imports import garbage_kept
+        from ledgerfold.garbage import garbage_kept
 
         with garbage_kept():
             from ledgerfold.broker.cli.main import main as run

@@ -33,7 +33,7 @@ from ledgerfold.broker.cli.units import (
     parse_time_ms,
 )
 from ledgerfold.broker.cli.verbs import Argument, Verbs
-from ledgerfold.fast_imports import garbage_kept
+from ledgerfold.garbage import garbage_kept
 from ledgerfold.storage.paths import absolute_path
 
 DEFAULT_LISTEN = "127.0.0.1:7650"
