@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledgerfold.compactor.java import find_java
+from ledgerfold.garbage import garbage_kept
 from ledgerfold.storage.errors import CompactorUnavailable, InvalidRequest
 from ledgerfold.storage.paths import absolute_path
 from ledgerfold.strategies.allowed import AllowedStrategies, parse_allowed
@@ -57,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Spark forks: gRPC must not try to keep its threads across the fork. grpc reads this when it is
     # imported.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+    # numpy's linear algebra is not used: its threads would only take time to start.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # The JVM and its children inherit descriptor 1: their output must not mix with the events.
     events = os.dup(1)
     os.dup2(2, 1)
@@ -81,8 +84,9 @@ def _be_nice(value: int) -> None:
 
 def _serve(options: argparse.Namespace, events: int, secret: bytes) -> int:
     try:
-        from ledgerfold.compactor.strategies.watch import Limits
-        from ledgerfold.compactor.worker import Worker, WorkerSettings, print_event
+        with garbage_kept():
+            from ledgerfold.compactor.strategies.watch import Limits
+            from ledgerfold.compactor.worker import Worker, WorkerSettings, print_event
     except ImportError as error:
         raise CompactorUnavailable(
             f"Compaction needs {error.name}, which is missing. Install Ledgerfold again, from the "

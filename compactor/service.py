@@ -19,7 +19,8 @@ import hmac
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -29,14 +30,10 @@ from ledgerfold.compactor.job.pipeline import Clock
 from ledgerfold.compactor.job.run import CompactionRun
 from ledgerfold.compactor.job.running import RunningCompaction
 from ledgerfold.compactor.job.work import EngineRun, Result
-from ledgerfold.compactor.kafka.run import CleanRun
 from ledgerfold.compactor.strategies.registry import MAKERS
 from ledgerfold.compactor.user_strategies.own import Own
 from ledgerfold.compactor.user_strategies.sandbox import Trials
-from ledgerfold.compactor.what_if.forecasts import Tried
-from ledgerfold.compactor.what_if.kafka.replays import KafkaAnalysisRun
-from ledgerfold.compactor.what_if.run import STRATEGIES_MAX, AnalysisRun
-from ledgerfold.compactor.what_if.work import AnalysisWork, RunningAnalysis
+from ledgerfold.compactor.what_if.work import STRATEGIES_MAX, AnalysisWork, RunningAnalysis
 from ledgerfold.rpc_errors import abort_on_error, abort_with
 from ledgerfold.rpc_texts import remember_request
 from ledgerfold.storage.errors import (
@@ -69,6 +66,9 @@ from ledgerfold.v1.compactor_pb2 import (
 )
 from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceServicer
 from ledgerfold.v1.records_pb2 import CompactionStrategy
+
+if TYPE_CHECKING:
+    from ledgerfold.compactor.what_if.forecasts import Tried
 
 NAME = "ledgerfold.v1.CompactorService"
 # The maximum number of messages of one key in a TellChoices call.
@@ -125,6 +125,9 @@ class CompactorService(CompactorServiceServicer):
     async def Clean(  # noqa: N802
         self, request: CleanRequest, context: Any
     ) -> AsyncIterator[CleanResponse]:
+        # A first compaction does not wait for this module.
+        from ledgerfold.compactor.kafka.run import CleanRun
+
         async with self._answering(request, context):
             engine = self._check_startable(request.plan.run_id)
             run = CleanRun(request.plan, engine, self._files, self._clock)
@@ -153,12 +156,9 @@ class CompactorService(CompactorServiceServicer):
                 request.plan.CopyFrom(request.plan_with_vectors)
             tried = await self._tried(request.strategies[:STRATEGIES_MAX])
 
-            def made() -> AnalysisWork:
-                if request.HasField("kafka"):
-                    return KafkaAnalysisRun(request.kafka, engine)
-                return AnalysisRun(request, engine, tried)
-
-            analysis = RunningAnalysis(made, self._executor)
+            analysis = RunningAnalysis(
+                partial(_analysis_of, request, engine, tried), self._executor
+            )
             self._analyses.add(analysis)
             context.add_done_callback(lambda _: analysis.cancel())
             try:
@@ -295,6 +295,16 @@ class CompactorService(CompactorServiceServicer):
 
     def _forget(self, run_id: str) -> None:
         del self._runs[run_id]
+
+
+def _analysis_of(request: AnalyzeRequest, engine: Engine, tried: Sequence[Tried]) -> AnalysisWork:
+    # A first compaction does not wait for these modules.
+    from ledgerfold.compactor.what_if.kafka.replays import KafkaAnalysisRun
+    from ledgerfold.compactor.what_if.run import AnalysisRun
+
+    if request.HasField("kafka"):
+        return KafkaAnalysisRun(request.kafka, engine)
+    return AnalysisRun(request, engine, tried)
 
 
 def _as_json(message: ToldMessage) -> dict[str, Any]:

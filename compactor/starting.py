@@ -10,12 +10,19 @@ import os
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib import import_module
 from os import getpid
 
 from ledgerfold.compactor.job.engine import INLINE, Engine
 from ledgerfold.compactor.job.inline import CORES, InlineEngine
 from ledgerfold.v1.compactor_pb2 import GetCompactorInfoResponse
+from ledgerfold.version import __version__
+
+_LATE_MODULES = (
+    "ledgerfold.compactor.kafka.run",
+    "ledgerfold.compactor.what_if.run",
+    "ledgerfold.compactor.what_if.kafka.replays",
+)
 
 
 class EngineStart(ABC):
@@ -63,13 +70,17 @@ class InlineStart(EngineStart):
     name = INLINE
 
     def info(self) -> GetCompactorInfoResponse:
-        return GetCompactorInfoResponse(version=version("ledgerfold"), pid=getpid(), engine=INLINE)
+        return GetCompactorInfoResponse(version=__version__, pid=getpid(), engine=INLINE)
 
     def start(self) -> Engine:
         return InlineEngine(self.cores)
 
     def warm_up(self, engine: Engine) -> None:
-        """Does nothing: the first job is as fast as later ones."""
+        """Imports what only cleanings and analyses need, which a first compaction does not wait
+        for.
+        """
+        for name in _LATE_MODULES:
+            import_module(name)
 
     def after_start(self, engine: Engine) -> None:
         """Does nothing: a start takes no time."""

@@ -9,7 +9,10 @@ import sys
 def main() -> int:
     """Runs the command line. Returns its exit code."""
     try:
-        from ledgerfold.broker.cli.main import main as run
+        from ledgerfold.garbage import garbage_kept
+
+        with garbage_kept():
+            from ledgerfold.broker.cli.main import main as run
     except KeyboardInterrupt:
         return 130
     return run()

@@ -4,24 +4,30 @@
     ledgerfold completion fish > ~/.config/fish/completions/ledgerfold.fish
 
 At each completion the shell runs `ledgerfold`, with the line so far in variables (argcomplete's
-protocol). The answers come from the parser of the installed version, and from the file of contexts.
-No request is sent to a broker.
+protocol). The answers come from the parser of the installed version, from the file of contexts and,
+for the names of topics, from the broker that the line's --url or --context selects.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
 from ledgerfold.broker.cli import contexts
+from ledgerfold.broker.cli.connecting import admin_of
+from ledgerfold.broker.cli.serving import DEFAULT_LISTEN
 from ledgerfold.broker.cli.verbs import Verbs, argument
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 
 COMMANDS = Verbs()
 # They are no choices: an address is valid, too.
 _COMPACTORS = ("auto", "spark", "inline", "off")
+# A shell that waits for longer seems to hang.
+_BROKER_S = 1.0
+_DEFAULT_NAMESPACE = "persistent://public/default/"
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +42,10 @@ def complete(parser: argparse.ArgumentParser) -> None:
 
 
 def _values(
-    prefix: str, action: argparse.Action, parser: argparse.ArgumentParser, **others: Any
+    prefix: str,
+    action: argparse.Action,
+    parser: argparse.ArgumentParser,
+    **others: Any,
 ) -> Iterable[str]:
     """Returns the possible values of an option or argument: files, unless more is known."""
     from argcomplete.completers import FilesCompleter
@@ -46,6 +55,8 @@ def _values(
     names_context = action.dest == "name" and parser.prog.startswith("ledgerfold context ")
     if names_context or "--context" in action.option_strings:
         return _context_names()
+    if action.dest in ("topic", "topics") and parser.get_default("calls_broker"):
+        return _topic_names(prefix)
     files: Iterable[str] = FilesCompleter()(prefix)
     return files
 
@@ -56,6 +67,33 @@ def _context_names() -> Iterable[str]:
     except (InvalidRequest, OSError):
         # The command itself reports it.
         return ()
+
+
+def _topic_names(prefix: str) -> Iterable[str]:
+    """Returns the broker's topics: by their full names if the prefix is not that of a short one."""
+    try:
+        options = _connection_of(os.environ.get("COMP_LINE", ""))
+        contexts.apply_context(options)
+        with admin_of(options, timeout_seconds=_BROKER_S) as admin:
+            names = admin.list_topics()
+    except (LedgerfoldError, OSError, ValueError, SystemExit):
+        # The command itself reports it.
+        return ()
+    short = (name.removeprefix(_DEFAULT_NAMESPACE) for name in names)
+    return [name for name in short if name.startswith(prefix)] or names
+
+
+def _connection_of(line: str) -> argparse.Namespace:
+    """Returns the options of the connection in a line: argcomplete does not run their actions.
+
+    Raises ValueError, SystemExit: the line is not valid.
+    """
+    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS, allow_abbrev=False)
+    for name in ("context", *contexts.CONNECTION):
+        parser.add_argument(f"--{name.replace('_', '-')}")
+    parser.add_argument("--tls-allow-insecure", action="store_true")
+    given = vars(parser.parse_known_args(shlex.split(line))[0])
+    return argparse.Namespace(**{"url": DEFAULT_LISTEN, **given, "is_url_given": "url" in given})
 
 
 @COMMANDS.verb(

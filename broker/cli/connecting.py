@@ -65,10 +65,10 @@ def token_in(text: str) -> str:
     return Path(text.removeprefix(TOKEN_FILE).removeprefix("//")).read_text().strip()
 
 
-def admin_of(options: argparse.Namespace) -> Admin:
+def admin_of(options: argparse.Namespace, timeout_seconds: float = 30) -> Admin:
     from ledgerfold.broker.client.administration.admin import Admin
 
-    return Admin(options.url, **credentials_of(options))
+    return Admin(options.url, timeout_seconds=timeout_seconds, **credentials_of(options))
 
 
 def partitions_of(admin: Admin, topic: str) -> list[str]:

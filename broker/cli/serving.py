@@ -33,6 +33,7 @@ from ledgerfold.broker.cli.units import (
     parse_time_ms,
 )
 from ledgerfold.broker.cli.verbs import Argument, Verbs
+from ledgerfold.garbage import garbage_kept
 from ledgerfold.storage.paths import absolute_path
 
 DEFAULT_LISTEN = "127.0.0.1:7650"
@@ -260,11 +261,12 @@ COMMANDS = Verbs()
     has_sources=True,
 )
 def _serve(options: argparse.Namespace) -> int:
-    from ledgerfold.broker.common.settings import BrokerSettings
-    from ledgerfold.broker.server.process import serve
-    from ledgerfold.storage.settings import StoreSettings
-    from ledgerfold.strategies.catalogue import DEFAULT
-    from ledgerfold.v1.records_pb2 import CompactionStrategy
+    with garbage_kept():
+        from ledgerfold.broker.common.settings import BrokerSettings
+        from ledgerfold.broker.server.process import serve
+        from ledgerfold.storage.settings import StoreSettings
+        from ledgerfold.strategies.catalogue import DEFAULT
+        from ledgerfold.v1.records_pb2 import CompactionStrategy
 
     store = {
         "segment_bytes_max": options.segment_size,

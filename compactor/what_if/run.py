@@ -24,7 +24,7 @@ from ledgerfold.compactor.what_if.job import Analysis, Figures, analysis_cut, ru
 from ledgerfold.compactor.what_if.lifetimes import read_lifetimes
 from ledgerfold.compactor.what_if.replays import replays_of
 from ledgerfold.compactor.what_if.rows import Survivors
-from ledgerfold.compactor.what_if.work import STAGE, AnalysisWork
+from ledgerfold.compactor.what_if.work import STAGE, STRATEGIES_MAX, AnalysisWork
 from ledgerfold.storage.errors import (
     InvalidRequest,
     InvalidStrategy,
@@ -35,7 +35,6 @@ from ledgerfold.v1.compactor_pb2 import AnalyzeRequest
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from ledgerfold.v1.what_if_pb2 import Replay, StrategyForecast, TopicWhatIf
 
-STRATEGIES_MAX = 16
 DIFFERENCES_MAX = 1_000
 REPLAYS_MAX = 100
 # Messages times user-defined strategies: 100 MB of bits in the driver and in each task.

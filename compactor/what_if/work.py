@@ -25,6 +25,7 @@ from ledgerfold.storage.errors import (
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
 STAGE = "what-if"
+STRATEGIES_MAX = 16
 # Attempts, as runs preempt an analysis.
 ATTEMPTS = 5
 _log = logging.getLogger(__name__)

@@ -20,11 +20,10 @@ without a colon can only be that of an entry point: the worker looks it up
 
 from __future__ import annotations
 
-import importlib.metadata
 from dataclasses import dataclass
 
 from ledgerfold.storage.errors import InvalidRequest, StrategyNotAllowed
-from ledgerfold.strategies.catalogue import ENTRY_POINTS, check_own_name
+from ledgerfold.strategies.catalogue import ENTRY_POINTS, check_own_name, installed
 from ledgerfold.strategies.ready_made import READY_MADE
 
 # Ledgerfold's own classes need no permission.
@@ -50,7 +49,7 @@ class AllowedStrategies:
         """Raises StrategyNotAllowed unless the strategy is allowed. Loads nothing."""
         if self.knows(name):
             return
-        offered = importlib.metadata.entry_points(group=ENTRY_POINTS)
+        offered = installed()
         if any(each.value == name for each in offered):
             return
         packages, named = _listed({each.name for each in offered}), _listed(set(self.named))

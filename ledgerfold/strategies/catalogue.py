@@ -18,10 +18,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1.records_pb2 import CompactionStrategy
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 DEFAULT: Final = "publishing-order"
 ENTRY_POINTS: Final = "ledgerfold.strategies"
@@ -102,6 +105,14 @@ ALIASES: Final = {
 def listed(name: str) -> Listed | None:
     """Returns the built-in strategy; None for a user-defined one."""
     return LISTED.get(ALIASES.get(name, name))
+
+
+def installed() -> EntryPoints:
+    """Returns the user-defined strategies that installed packages offer."""
+    # Few processes need this module, which takes a hundredth of a second.
+    from importlib.metadata import entry_points
+
+    return entry_points(group=ENTRY_POINTS)
 
 
 def drops_null_keys(name: str) -> bool:

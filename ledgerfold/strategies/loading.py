@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import importlib.metadata
 from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
@@ -38,7 +37,7 @@ from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from ledgerfold.storage.errors import InvalidStrategy
-from ledgerfold.strategies.catalogue import ENTRY_POINTS, LISTED
+from ledgerfold.strategies.catalogue import ENTRY_POINTS, LISTED, installed
 
 _HASH_DIGITS = 12
 # The exceptions of user code. Any other BaseException comes from the watch that limits it.
@@ -64,7 +63,7 @@ class Loaded(NamedTuple):
 
 def is_own(name: str) -> bool:
     """Returns whether it may be user-defined: "module:Class", or an existing entry point."""
-    return ":" in name or name in importlib.metadata.entry_points(group=ENTRY_POINTS).names
+    return ":" in name or name in installed().names
 
 
 def place_of(name: str) -> Place:
@@ -72,7 +71,7 @@ def place_of(name: str) -> Place:
     module, colon, attribute = name.partition(":")
     if colon:
         return Place(name, module, attribute, "")
-    offered = importlib.metadata.entry_points(group=ENTRY_POINTS)
+    offered = installed()
     found = {each.value: each for each in offered if each.name == name}
     if not found:
         others = ", ".join(sorted({each.name for each in offered})) or "none"
@@ -181,9 +180,10 @@ def _packaged_version(place: Place) -> str:
     """Returns the version of the module's distribution; empty if it has none."""
     if place.distribution:
         return place.distribution
-    package = place.module.partition(".")[0]
-    distributions = importlib.metadata.packages_distributions().get(package)
-    return importlib.metadata.version(distributions[0]) if distributions else ""
+    from importlib.metadata import packages_distributions, version
+
+    distributions = packages_distributions().get(place.module.partition(".")[0])
+    return version(distributions[0]) if distributions else ""
 
 
 def _source_hash(module: ModuleType) -> str:

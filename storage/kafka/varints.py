@@ -91,16 +91,17 @@ class _Counted:
 VARINTS = _Varints()
 SIZED = _Sized()
 COUNTED = _Counted()
-_TWO_BYTES = [VARINTS[number] for number in range(64, 8192)]
-# For each size: its first number, and columns of the first and the second bytes.
+# For each size: its first number, and columns of the first and the second bytes. The first bytes
+# repeat, the second byte counts the repetitions.
+_FIRST_EACH, _SECOND_EACH = 64, 8192
+_CYCLE = bytes(range(128, 256, 2))
 _COLUMNS = {
     1: (0, [bytes(range(0, 128, 2))]),
-    2: (64, [bytes(each) for each in zip(*_TWO_BYTES, strict=True)]),
+    2: (64, [_CYCLE * 127, b"".join(bytes([each]) * _FIRST_EACH for each in range(1, 128))]),
 }
 # Columns of three-byte varints: the first and second bytes repeat with these periods, the third
 # byte counts the periods.
-_FIRST_EACH, _SECOND_EACH = 64, 8192
-_FIRST_BYTES = bytes(range(128, 256, 2)) * (2 * _SECOND_EACH // _FIRST_EACH)
+_FIRST_BYTES = _CYCLE * (2 * _SECOND_EACH // _FIRST_EACH)
 _SECOND_BYTES = b"".join(bytes([each]) * _FIRST_EACH for each in range(128, 256)) * 2
 
 

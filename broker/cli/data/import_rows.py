@@ -17,10 +17,10 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
-from typing import IO, Any, NamedTuple, NoReturn
+from typing import IO, Any, NamedTuple, NoReturn, cast
 
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.paths import absolute_path
@@ -29,6 +29,8 @@ from ledgerfold.storage.text import counted
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # More than a message can hold; the csv module's default limit is 128 KiB.
 _FIELD_CHARACTERS_MAX = 16 * 1024 * 1024
+# Each read lets another thread take the interpreter.
+_READ_BYTES = 1024 * 1024
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
@@ -125,14 +127,14 @@ def _json_rows(lines: Iterable[bytes], wanted: Sequence[str]) -> Rows:
 def _json_row(number: int, line: bytes, wanted: Sequence[str]) -> Row | InvalidRequest:
     try:
         text = line.decode()
-        fields, end = _EXACT.raw_decode(text) if text[0] == "{" else (None, -1)
-        if end != len(text):
+        fields = _fields_at_start(text)
+        if fields is None:
             # Spaces around it, or not an object, or not JSON.
             fields = _EXACT.decode(text)
         if type(fields) is not tuple:
             return InvalidRequest(f"Line {number} is not a JSON object.")
         texts = dict(fields)
-        if not _PLAIN.issuperset(map(type, texts.values())):
+        if not _NESTED.isdisjoint(map(type, texts.values())):
             texts = dict(_fields(text))
     except UnicodeDecodeError as error:
         return _not_utf8(number, error)
@@ -146,6 +148,16 @@ def _json_row(number: int, line: bytes, wanted: Sequence[str]) -> Row | InvalidR
     return Row(number, texts, line)
 
 
+def _fields_at_start(text: str) -> Any:
+    """Returns the fields of a text that is an object, without spaces around it; None otherwise."""
+    try:
+        # In half the time of raw_decode().
+        fields, end = _SCAN(text, 0)
+    except StopIteration:
+        return None
+    return fields if end == len(text) else None
+
+
 def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is not valid JSON")
 
@@ -155,8 +167,9 @@ def _refuse(name: str) -> NoReturn:
 _EXACT = json.JSONDecoder(
     object_pairs_hook=tuple, parse_int=str, parse_float=str, parse_constant=_refuse
 )
-# The types of values that are their texts; the others' texts are parts of the line.
-_PLAIN = {str, type(None)}
+_SCAN: Callable[[str, int], tuple[Any, int]] = cast(Any, _EXACT).scan_once
+# The types of values whose texts are parts of the line; the others are their texts, or None.
+_NESTED = {bool, list, tuple}
 
 
 def _fields(text: str) -> Iterator[tuple[str, str | None]]:
@@ -206,5 +219,5 @@ def opened(name: str) -> Iterator[IO[bytes]]:
     if name == "-":
         yield sys.stdin.buffer
     else:
-        with absolute_path(name).open("rb") as file:
+        with absolute_path(name).open("rb", buffering=_READ_BYTES) as file:
             yield file

@@ -32,6 +32,7 @@ from ledgerfold.broker.cli.ending import Interrupts
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
 from ledgerfold.broker.cli.units import COUNT
 from ledgerfold.broker.cli.verbs import Verbs, argument
+from ledgerfold.garbage import searched_rarely
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.storage.text import counted
 
@@ -193,6 +194,7 @@ def _import(options: argparse.Namespace) -> int:
         opened(options.file) as lines,
         Interrupts(signal.SIGINT, signal.SIGTERM) as interrupts,
         client_of(options) as client,
+        searched_rarely(),
     ):
         try:
             rows = read_rows(lines, format_, importing.rules.fields)

@@ -157,8 +157,10 @@ def _encodable_text(row: Row, field: str) -> str | None:
     ("\ud800").
     """
     text = row.texts.get(field)
+    if text is None or text.isascii():
+        return text
     try:
-        (text or "").encode()
+        text.encode()
     except UnicodeEncodeError as error:
         wrong = f"Line {row.line}: {field!r} is not valid Unicode: {text!r}."
         raise InvalidRequest(wrong) from error

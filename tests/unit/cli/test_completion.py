@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ledgerfold.admin import Admin
 from ledgerfold.broker.cli.contexts import Contexts
+from tests.conftest import MakeBroker
 from tests.support.command_line import TIMEOUT_S, ledgerfold
 
 pytestmark = pytest.mark.process
@@ -86,16 +89,81 @@ def test_damaged_contexts_complete_nothing(tmp_path: Path) -> None:
     assert set(out.split()) == {"-h", "--help"}
 
 
-def test_zsh(tmp_path: Path) -> None:
-    """Its code defines and registers a completion."""
-    code = "autoload -U compinit; compinit -u; source <(ledgerfold completion zsh); "
-    out = shell("zsh", "-f", "-c", f"{code} print -r -- $_comps[ledgerfold]", folder=tmp_path)
-    assert "_python_argcomplete" in out
+# A shell in a terminal whose widget prints what it would offer, and the line afterwards.
+_ZSH = r"""
+zmodload zsh/zpty
+zpty inner zsh -f -i
+zpty -w inner 'PS1=; autoload -U compinit; compinit -u -D; source <(ledgerfold completion zsh)'
+zpty -w inner 'offer() { local -a hits; builtin compadd -O hits "$@"; print -rl -- "<"${^hits}">" }'
+zpty -w inner 'compadd() { [[ " $* " == *" -[OAD] "* ]] || offer "$@"; builtin compadd "$@" }'
+zpty -w inner 'finish() { print -r -- "END"; exit }; comppostfuncs=(finish)'
+zpty -w inner 'bindkey "^I" complete-word; print READY_'
+zpty -r inner before $'*\nREADY_*'
+zpty -w -n inner "$1"$'\t'
+zpty -r inner offered '*END*'
+print -r -- "$offered"
+"""
+# The answers are the same as in bash, but for each shell its own code asks for them.
+each_line = pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("ledgerfold compl", {"completion"}),
+        ("ledgerfold topics compact", {"compact", "compaction-status"}),
+        ("ledgerfold serve --durab", {"--durability"}),
+        ("ledgerfold serve --durability ", {"fsync", "os"}),
+        ("ledgerfold serve --compactor ", {"auto", "spark", "inline", "off"}),
+        ("ledgerfold import orders", {"orders.csv"}),
+    ],
+)
 
 
-def test_fish(tmp_path: Path) -> None:
-    code = "ledgerfold completion fish | source; complete -C 'ledgerfold compl'"
-    assert "completion" in shell("fish", "-N", "-c", code, folder=tmp_path)
+@each_line
+def test_zsh(line: str, completed: set[str], tmp_path: Path) -> None:
+    """Verbs, nested verbs, options, values and files, as the shell offers them. A test that
+    completes a line in zsh had been missing.
+    """
+    (tmp_path / "orders.csv").touch()
+    offered = shell("zsh", "-f", "-c", _ZSH, "zsh", line, folder=tmp_path)
+    assert set(re.findall(r"<([^<>\n]+)>", offered)) == completed
+
+
+@each_line
+def test_fish(line: str, completed: set[str], tmp_path: Path) -> None:
+    """The same in fish, whose answers may have a tab and a description."""
+    (tmp_path / "orders.csv").touch()
+    code = f"ledgerfold completion fish | source; complete -C '{line}'"
+    offered = shell("fish", "-N", "-c", code, folder=tmp_path)
+    assert {each.partition("\t")[0] for each in offered.splitlines()} == completed
+
+
+_COMPLETED = {
+    "bash": ("--norc", "-c", _BASH, "bash"),
+    "zsh": ("-f", "-c", _ZSH, "zsh"),
+    "fish": ("-N", "-c", "ledgerfold completion fish | source; complete -C $argv[1]"),
+}
+
+
+@pytest.mark.parametrize("name", _COMPLETED)
+def test_topics_of_the_broker(name: str, tmp_path: Path, broker_process: MakeBroker) -> None:
+    """Short names, full ones of other namespaces, and nothing if the broker does not answer. Files
+    were offered where a topic is expected.
+    """
+    broker = broker_process().url
+    with Admin(broker) as admin:
+        admin.create_namespace("public/other")
+        for topic in ("prices", "products", "orders", "public/other/prices"):
+            admin.create_topic(topic)
+
+    def offered(words: str, url: str = broker) -> str:
+        line = f"ledgerfold topics stats --url {url} {words}"
+        return shell(name, *_COMPLETED[name], line, folder=tmp_path)
+
+    both = offered("pr")
+    assert "prices" in both
+    assert "products" in both
+    assert "orders" not in both
+    assert "other/prices" in offered("persistent://public/ot")
+    assert "orders" not in offered("or", url="127.0.0.1:1")
 
 
 def test_an_unknown_shell_is_refused() -> None:

@@ -231,6 +231,27 @@ def test_the_inline_engine_does_not_import_pyspark() -> None:
     assert ran.stdout == "[]\n"
 
 
+@pytest.mark.process
+def test_a_worker_starts_with_what_a_first_compaction_needs() -> None:
+    """Compares the modules before and after the warm-up. A test of what a start loads had been
+    missing.
+    """
+    code = (
+        "import sys, ledgerfold.compactor.worker\n"
+        "from ledgerfold.compactor.starting import InlineStart\n"
+        "late = ('ledgerfold.compactor.kafka.run', 'ledgerfold.compactor.what_if.run',\n"
+        "        'ledgerfold.compactor.what_if.kafka.replays')\n"
+        "for _ in range(2):\n"
+        "    print([name in sys.modules for name in (*late, 'importlib.metadata')])\n"
+        "    start = InlineStart()\n"
+        "    start.warm_up(start.start())\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    before, after = ran.stdout.splitlines()
+    assert before == "[False, False, False, False]"
+    assert after.startswith("[True, True, True, ")
+
+
 def _forks(rows: Iterable[int]) -> Iterator[int]:
     for leaves in (False, True):
         if os.fork() == 0:

@@ -37,6 +37,7 @@ from ledgerfold.storage.kafka.records import (
     read_end_marker,
     records_of,
 )
+from ledgerfold.storage.kafka.varints import COUNTED, VARINTS
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 BYTES = st.none() | st.binary(max_size=300)
@@ -279,3 +280,18 @@ def test_columns_of_different_lengths_are_refused() -> None:
     for keys, values in (([], []), ([b"k"], []), ([b"k"], [b"v", b"w"])):
         with pytest.raises(KafkaError, match="columns of one length"):
             build_columns(keys, values, [1])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_columns_of_dense_offset_deltas_are_those_of_single_varints(size: int) -> None:
+    """Compares all numbers of a size with the encoder of single numbers. A test of the last ones
+    had been missing.
+    """
+    first, end = [(0, 64), (64, 8192), (8192, 127 * 8192)][size - 1]
+    step = 8192
+    for start in range(first, end - step if size == 3 else first + 1, step):
+        count = min(end - start, step)
+        singles = [VARINTS[number] for number in range(start, start + count)]
+        assert COUNTED.columns(start, count, size) == [
+            bytes(column) for column in zip(*singles, strict=True)
+        ]

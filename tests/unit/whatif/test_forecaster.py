@@ -9,7 +9,7 @@ import pytest
 
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.broker.whatif.forecaster import REPLAYS_MAX, STRATEGIES_MAX, Forecaster
-from ledgerfold.compactor.what_if import run
+from ledgerfold.compactor.what_if import run, work
 from ledgerfold.storage.errors import InvalidRequest, MissingFile, Moved
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest
 from ledgerfold.v1.data_pb2 import StartPosition
@@ -42,7 +42,7 @@ def test_too_many_strategies_or_replays_are_refused_at_once(lab: BrokerLab) -> N
     """The worker had refused them, after the broker had looked at each: no test had asked for more
     than the worker takes.
     """
-    assert (STRATEGIES_MAX, REPLAYS_MAX) == (run.STRATEGIES_MAX, run.REPLAYS_MAX)
+    assert (STRATEGIES_MAX, REPLAYS_MAX) == (work.STRATEGIES_MAX, run.REPLAYS_MAX)
     strategies = [CompactionStrategy(name="no such")] * (STRATEGIES_MAX + 1)
     with pytest.raises(InvalidRequest, match="At most 16 strategies"):
         ask(lab, WhatIfRequest(strategies=strategies))
