@@ -1,6 +1,6 @@
 """The channel to a worker, and the calls on it.
 
-However a run ends in the worker, the caller gets an error of storage/errors.py:
+If a run does not succeed, the caller gets an error of storage/errors.py:
 
 * the error in the worker's ErrorInfo: Corruption, MissingFile, DiskFailure, CompactionFailed,
   CompactorUnavailable (it is about to end, and has begun nothing), ...
