@@ -12,12 +12,9 @@ As the rules of tests/tidy.py, each gets modules and returns the violations, one
 
 from __future__ import annotations
 
-import ast
-import io
 import re
-import tokenize
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import PurePosixPath
 
@@ -60,14 +57,13 @@ _SENTENCE_END = re.compile(r"(?<=[.?!])\s+")
 _SENTENCE_WORDS_LEAST = 6
 _JOINED_ITEM = re.compile(r"[.:;] \* \w+|\| \| .{,20}")
 _PATH = re.compile(r"(?<![\w./*])((?:[\w-]+/)*[\w-]+\.py)\b(?!/)")
-_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def docstring_openings(modules: Iterable[Module]) -> list[str]:
     return [
         f"{module.path}:{line}: a docstring begins with {word!r}"
         for module in modules
-        for line, text in _docstrings(module)
+        for line, text in module.docstrings
         if (word := text.split(maxsplit=1)[0].strip(".,:;")) in _openings_not_used(module)
     ]
 
@@ -82,7 +78,7 @@ def phrases(modules: Iterable[Module]) -> list[str]:
     return [
         f"{module.path}:{line}: {phrase!r} is not used"
         for module in modules
-        for line, text in [*_docstrings(module), *_comments(module)]
+        for line, text in (*module.docstrings, *module.comments)
         for phrase in _phrases_in(text)
     ]
 
@@ -92,7 +88,7 @@ def unfinished_sentences(modules: Iterable[Module]) -> list[str]:
     return [
         f"{module.path}:{line}: a paragraph ends with {paragraph[-30:]!r}"
         for module in modules
-        for line, text in _docstrings(module)
+        for line, text in module.docstrings
         for paragraph, after in pairwise([*text.split("\n\n"), ""])
         if _OPEN_ENDS.search(paragraph) and not after.lstrip("\n").startswith((" ", "* ", "1. "))
     ]
@@ -103,7 +99,7 @@ def repeated_sentences(modules: Iterable[Module]) -> list[str]:
     return [
         f"{module.path}:{line}: twice: {sentence!r}"
         for module in modules
-        for line, text in _docstrings(module)
+        for line, text in module.docstrings
         for sentence, times in Counter(_SENTENCE_END.split(" ".join(text.split()))).items()
         if times > 1 and len(sentence.split()) >= _SENTENCE_WORDS_LEAST
     ]
@@ -114,7 +110,7 @@ def joined_items(modules: Iterable[Module]) -> list[str]:
     return [
         f"{module.path}:{line}: {found!r} does not begin a line"
         for module in modules
-        for line, text in _docstrings(module)
+        for line, text in module.docstrings
         for found in _JOINED_ITEM.findall(text)
     ]
 
@@ -135,7 +131,7 @@ def modules_named(modules: Iterable[Module]) -> list[str]:
         f"{module.path}:{line}: names {name}, which does not exist"
         for module in modules
         if not module.path.startswith("tests/")
-        for line, text in [*_docstrings(module), *_comments(module)]
+        for line, text in (*module.docstrings, *module.comments)
         for name in _PATH.findall(text)
         if not _exists(module, name)
     ]
@@ -152,15 +148,3 @@ def _exists(module: Module, name: str) -> bool:
     folder = ROOT / PurePosixPath(module.path).parent
     # An example may name a file of the user.
     return (folder / name).exists() or f"import {name.removesuffix('.py')}" in module.source
-
-
-def _docstrings(module: Module) -> Iterator[tuple[int, str]]:
-    for node in module.nodes:
-        if isinstance(node, _Documented) and (text := ast.get_docstring(node)):
-            yield getattr(node, "lineno", 1), text
-
-
-def _comments(module: Module) -> Iterator[tuple[int, str]]:
-    for token in tokenize.generate_tokens(io.StringIO(module.source).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string

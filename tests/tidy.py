@@ -23,9 +23,13 @@ tests/unit/test_tidy.py applies them to the tree, and shows that each can fail. 
 from __future__ import annotations
 
 import ast
+import gc
+import io
 import re
 import textwrap
+import tokenize
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -121,6 +125,9 @@ _NOTES = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
 _MACHINE_PATHS = re.compile(r"(?<![\w.~-])/(?:work|root|home/\w+|Users/\w+|tmp/v)(?:/|\b)")
 
 
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
 @dataclass(frozen=True)
 class Module:
     """A Python file: `path` relative to the checkout, with slashes."""
@@ -136,6 +143,24 @@ class Module:
     @cached_property
     def nodes(self) -> list[ast.AST]:
         return list(ast.walk(self.tree))
+
+    @cached_property
+    def docstrings(self) -> list[tuple[int, str]]:
+        """Each with its first line."""
+        return [
+            (getattr(node, "lineno", 1), text)
+            for node in self.nodes
+            if isinstance(node, _DOCUMENTED) and (text := ast.get_docstring(node))
+        ]
+
+    @cached_property
+    def comments(self) -> list[tuple[int, str]]:
+        """Each with its line."""
+        return [
+            (token.start[0], token.string)
+            for token in tokenize.generate_tokens(io.StringIO(self.source).readline)
+            if token.type == tokenize.COMMENT
+        ]
 
     @property
     def name(self) -> str:
@@ -157,6 +182,18 @@ def modules(*folders: str) -> list[Module]:
         for folder in folders
         for path in sorted((ROOT / folder).rglob("*.py"))
     ]
+
+
+@contextmanager
+def parsing(*folders: str) -> Iterator[list[Module]]:
+    """Yields the modules for several rules. Parsed, they are a million objects, and none of them is
+    garbage: the search for it would take longer than parsing.
+    """
+    gc.disable()
+    try:
+        yield modules(*folders)
+    finally:
+        gc.enable()
 
 
 def texts() -> dict[str, str]:
@@ -315,7 +352,7 @@ def unrun_examples(found: Iterable[Module]) -> list[str]:
         f"{module.path}:{node.body[0].lineno}: code without prompts: {paragraph.split()[0]}"
         for module in found
         for node in module.nodes
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if isinstance(node, _DOCUMENTED)
         for paragraph in re.split(r"\n\s*\n", ast.get_docstring(node) or "")
         if ">>>" not in paragraph and _is_code(textwrap.dedent(paragraph))
     ]

@@ -96,7 +96,10 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--import", **FILE, action="append", default=[], dest="imports", help=archive)
     listen = f"address for clients; default {DEFAULT_LISTEN}; port 0 chooses a free one"
     add("--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT", help=listen)
-    metrics = "serve Prometheus metrics at http://HOST:PORT/metrics; default: no metrics"
+    metrics = (
+        "serve Prometheus metrics at http://HOST:PORT/metrics; default: only at the port of the "
+        "admin REST API, if any"
+    )
     add("--metrics-listen", metavar="HOST:PORT", help=metrics)
     rest = (
         "serve Pulsar's admin REST API at http://HOST:PORT/admin/v2, as pulsar-admin uses it; "
@@ -235,8 +238,9 @@ def _add_bounds(group: argparse._ArgumentGroup) -> None:
         "that do not receive; default 256M"
     )
     requests = (
-        "the maximum number of requests per second from one address; messages of open producers, "
-        "consumers and readers do not count; default 0: no limit"
+        "the maximum number of requests per second of one role, or without authentication of one "
+        "address; messages of open producers, consumers and readers do not count; default 0: no "
+        "limit"
     )
     add("--max-requests-per-second", type=parse_count, metavar="N", default=0, help=requests)
     add("--unsent-max", type=_size_from(16), default=256 << 20, metavar="SIZE", help=unsent)

@@ -1,8 +1,10 @@
 """The limit of requests a second of each client, `serve --max-requests-per-second`.
 
-A client is an address without its port, over all protocols together: the address is known before a
-request is read. Each client has a token bucket for the requests of one second, which fills at the
-permitted rate. A request takes a token, and is refused if there is none.
+A client is a role that has authenticated, or else an address without its port, over all protocols
+together: both are known before the body of a request is read. So roles behind one proxy have limits
+of their own, and a request with invalid credentials counts towards its address. Each client has a
+token bucket for the requests of one second, which fills at the permitted rate. A request takes a
+token, and is refused if there is none.
 
 What counts: a gRPC call, and the opening of a stream; a request of the admin REST API, and of the
 page; a connection of Pulsar's protocol, and each of its commands that is answered. Messages,

@@ -17,6 +17,7 @@ superuser.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ledgerfold.broker.common.names import COMPACTION_CURSOR, PERSISTENT
@@ -42,7 +43,7 @@ class GuardedVerb:
 
         Raises AuthenticationFailed, AuthorizationFailed, InvalidRequest.
         """
-        caller = _caller(self._guard, request)
+        caller = caller_of(self._guard, request.headers, request.certificate_role)
         of_cursor = request.names.get("subscription") == COMPACTION_CURSOR
         need = Need.ADMIN if of_cursor else self._need
         self._guard.check(caller, need, target_of(request))
@@ -61,11 +62,11 @@ def guarded(guard: Guard, route: Route) -> Route:
     return method, path, GuardedVerb(guard, need, verb)
 
 
-def _caller(guard: Guard, request: Request) -> Caller:
+def caller_of(guard: Guard, headers: Mapping[str, str], certificate_role: str | None) -> Caller:
     """Returns the caller of a request. Raises AuthenticationFailed, AuthorizationFailed."""
-    header = request.headers.get("Authorization")
-    caller = guard.proved(Credentials.of_header(header, request.certificate_role))
-    original = request.headers.get("X-Original-Principal", "")
+    header = headers.get("Authorization")
+    caller = guard.proved(Credentials.of_header(header, certificate_role))
+    original = headers.get("X-Original-Principal", "")
     # A proxy that forwards the credentials of its client names that client, too.
     return guard.acting(caller, "" if original == caller.role else original)
 

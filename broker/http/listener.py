@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
 from ledgerfold.broker.http.answers import NO_CONTENT, Answer, Refusal
@@ -32,11 +34,24 @@ REQUEST_S = 60.0
 # The time for requests in progress when the broker stops.
 GRACE_S = 0.5
 PARAMETERS_MAX = 50
+_log = logging.getLogger(__name__)
 _BUSY_BODY = json.dumps({"reason": f"There are {CONNECTIONS_MAX} connections; try again later."})
 _BUSY = (
     "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Type: application/json\r\n"
     f"Content-Length: {len(_BUSY_BODY)}\r\n\r\n{_BUSY_BODY}"
 ).encode()
+
+
+def is_of_broker(record: logging.LogRecord) -> bool:
+    """Returns whether a record is no traceback about a request that is not HTTP.
+
+    Anyone who reaches the port could fill the log with these; the answer says what is wrong.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError)
+
+
+_log.addFilter(is_of_broker)
 
 
 class HttpListener:
@@ -64,6 +79,7 @@ class HttpListener:
             self._respond,
             self._connection_s,
             access_log=None,
+            logger=_log,
             auto_decompress=False,
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,

@@ -24,7 +24,7 @@ from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import MessageNotFound
 from ledgerfold.storage.ledger import StoredEntry
 from ledgerfold.storage.pulsar.batch import PulsarBatch
-from ledgerfold.v1.pulsar_pb2 import KeyValue, SingleMessageMetadata
+from ledgerfold.v1.pulsar_pb2 import KeyValue, MessageMetadata, SingleMessageMetadata
 
 _OCTETS = "application/octet-stream"
 
@@ -82,7 +82,7 @@ def _answer(entry: StoredEntry) -> Answer:
         messages = decoded.rows
     headers = {
         "Message-ID": str(header.position),
-        "PROPERTY": json.dumps({} if is_batch else first.properties),
+        "PROPERTY": json.dumps({} if is_batch else first.properties, separators=(",", ":")),
         "publish-time": iso_time(header.publish_time_ms),
         "producer-name": decoded.producer_name.encode("ascii", "replace").decode(),
         "sequence-id": str(first.sequence_id),
@@ -95,6 +95,8 @@ def _answer(entry: StoredEntry) -> Answer:
     else:
         headers["uncompressed-size"] = str(len(body))
         headers |= _headers_of(first)
+        if isinstance(decoded, PulsarBatch):
+            _drop_unsent(headers, decoded.metadata)
     named = {f"X-Pulsar-{name}": value for name, value in headers.items() if value.isprintable()}
     return Answer(200, body, _OCTETS, named)
 
@@ -112,6 +114,16 @@ def _headers_of(message: StoredMessage) -> dict[str, str]:
     if message.ordering_key is not None:
         headers["Base64-ordering-key"] = base64.b64encode(message.ordering_key).decode()
     return headers
+
+
+def _drop_unsent(headers: dict[str, str], metadata: MessageMetadata) -> None:
+    """Removes the headers of fields that the message lacks: C++ clients send neither."""
+    if not metadata.HasField("uncompressed_size"):
+        del headers["uncompressed-size"]
+    # A key that a header cannot hold is shown in base64 anyway.
+    is_text = headers.get("partition-key-b64-encoded") == "false"
+    if is_text and not metadata.HasField("partition_key_b64_encoded"):
+        del headers["partition-key-b64-encoded"]
 
 
 def _key_text(key: bytes, is_base64: bool) -> tuple[str, bool]:

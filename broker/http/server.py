@@ -1,7 +1,7 @@
 """The server of the admin REST API: broker/http/routes.py finds the verb of a request.
 
-The metrics are at `/metrics`, where Pulsar has them: those of `serve --metrics-listen`
-(broker/metrics), without those of the process.
+The metrics are at `/metrics`, where Pulsar has them: the same as at `serve --metrics-listen`
+(broker/metrics).
 
 Its limits are those of broker/http/listener.py.
 
@@ -16,7 +16,7 @@ import asyncio
 import json
 import logging
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from aiohttp import web
@@ -31,7 +31,7 @@ from ledgerfold.broker.http.answers import (
     refused_for,
 )
 from ledgerfold.broker.http.cluster import cluster_routes
-from ledgerfold.broker.http.guarded import GuardedVerb, guarded, limited
+from ledgerfold.broker.http.guarded import GuardedVerb, caller_of, guarded, limited
 from ledgerfold.broker.http.listener import (
     CONNECTION_S,
     PARAMETERS_MAX,
@@ -48,13 +48,16 @@ from ledgerfold.broker.http.schema_policies import schema_policy_routes
 from ledgerfold.broker.http.schemas import schema_routes
 from ledgerfold.broker.http.subscriptions import subscription_routes
 from ledgerfold.broker.http.topics import topic_routes
-from ledgerfold.broker.metrics.readings import MetricsReader
+from ledgerfold.broker.metrics.readings import MetricsReader, Readings
 from ledgerfold.broker.metrics.text import parts
 from ledgerfold.broker.security.certificates import Certificates
-from ledgerfold.broker.security.guard import Guard
+from ledgerfold.broker.security.guard import Guard, client_of
 from ledgerfold.broker.security.hosts import Hosts
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import LedgerfoldError, StorageError
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.metrics.process_metrics import ProcessMetrics
 
 # They are answered whatever else a client asks for.
 _PROBES = (f"{ADMIN}/brokers/health", f"{ADMIN}/brokers/ready")
@@ -63,7 +66,9 @@ _log = logging.getLogger(__name__)
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def all_routes(broker: Broker, url: str, pulsar_url: str | None) -> list[Route]:
+def all_routes(
+    broker: Broker, url: str, pulsar_url: str | None, process: ProcessMetrics | None = None
+) -> list[Route]:
     """Returns all routes. `url`: the one at which they are served, "http://host:port"."""
     routes = cluster_routes(broker, url, pulsar_url)
     for more in (
@@ -74,16 +79,16 @@ def all_routes(broker: Broker, url: str, pulsar_url: str | None) -> list[Route]:
         schema_policy_routes,
         schema_routes,
         message_routes,
-        scrape_routes,
     ):
         routes += more(broker)
-    return routes
+    return [*routes, ("GET", "/metrics", ScrapeVerb(broker, process).scrape)]
 
 
 class AdminServer:
     """The REST API of one broker. `pulsar_url`: the URL of its binary protocol, if it is served.
 
-    `hosts`: those that requests may name; None: any.
+    `hosts`: those that requests may name; None: any. `process`: the metrics of its process, which
+    are served with the broker's.
     """
 
     def __init__(
@@ -95,9 +100,10 @@ class AdminServer:
         guard: Guard | None = None,
         certificates: Certificates | None = None,
         hosts: Hosts | None = None,
+        process: ProcessMetrics | None = None,
     ) -> None:
         self._broker, self._pulsar_url, self._guard = broker, pulsar_url, guard
-        self._hosts = hosts
+        self._hosts, self._process = hosts, process
         self._scheme = "http" if certificates is None else "https"
         self._listener = HttpListener(
             self._answer, "--admin-listen", connection_s, certificates=certificates
@@ -108,7 +114,8 @@ class AdminServer:
     async def start(self, listen: str) -> str:
         """Listens, and returns "host:port" with the actual port. Raises AddressInUse."""
         address = await self._listener.start(listen)
-        routes = all_routes(self._broker, f"{self._scheme}://{address}", self._pulsar_url)
+        url = f"{self._scheme}://{address}"
+        routes = all_routes(self._broker, url, self._pulsar_url, self._process)
         routes = [limited(each) for each in routes]
         guard = self._guard
         if guard is not None:
@@ -129,12 +136,19 @@ class AdminServer:
         if self._hosts is not None and host is not None and not self._hosts.permit(host):
             raise Refusal(421, self._hosts.refusal(host))
 
+    def _client(self, request: web.BaseRequest) -> str:
+        """Returns the role or the address whose limit of requests a request counts towards."""
+        guard, address, headers = self._guard, request.remote or "", request.headers
+        if guard is None:
+            return address
+        return client_of(address, lambda: caller_of(guard, headers, certificate_role(request)))
+
     async def _answer(self, request: web.BaseRequest) -> Answer:
         try:
             self._check_program(request)
             path, rates = urlsplit(request.raw_path), self._broker.rates
             if rates is not None and path.path not in _PROBES:
-                rates.take(request.remote or "")
+                rates.take(self._client(request))
             verb, names = (await self._routes).find(request.method, path.path)
             query, role = _query(path.query), certificate_role(request)
             requested = Request(names, query, None, request.headers, role)
@@ -188,19 +202,19 @@ async def _body(request: web.BaseRequest) -> Any:
         raise Refusal(400, f"The body is not valid JSON: {error}") from None
 
 
-def scrape_routes(broker: Broker) -> list[Route]:
-    return [("GET", "/metrics", ScrapeVerb(broker).scrape)]
-
-
 class ScrapeVerb:
     """One scrape at a time: each may hold the values of all topics."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker, self._reader = broker, MetricsReader(broker)
+    def __init__(self, broker: Broker, process: ProcessMetrics | None) -> None:
+        self._broker, self._reader, self._process = broker, MetricsReader(broker), process
         self._turn = asyncio.Lock()
 
     async def scrape(self, request: Request) -> Answer:
         async with self._turn:
             readings = await self._reader.read()
-            body = await self._broker.in_thread(lambda: "".join(parts(readings)).encode())
+            body = await self._broker.in_thread(lambda: self._body(readings))
             return Answer(200, body, _CONTENT_TYPE)
+
+    def _body(self, readings: Readings) -> bytes:
+        of_process = b"" if self._process is None else self._process.text()
+        return "".join(parts(readings)).encode() + of_process

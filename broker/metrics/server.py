@@ -2,8 +2,7 @@
 
 It has its own threads. A scrape requests readings from the event loop (broker/metrics/readings.py)
 and formats them in its thread, so that the loop does as little as possible; one scrape is served at
-a time. prometheus_client counts and formats the process metrics (syncs, and on Linux its memory,
-CPU time and open files).
+a time. The metrics of the process follow (broker/metrics/process_metrics.py).
 
 On a broker that authenticates, a scrape needs a superuser's token or certificate, unless the broker
 was started with --metrics-for-all.
@@ -21,23 +20,16 @@ import ssl
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from prometheus_client import (
-    CollectorRegistry,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from ledgerfold.broker.metrics.catalogue import SYNC_BUCKETS_S, SYNC_SECONDS
+from ledgerfold.broker.metrics.process_metrics import ProcessMetrics
 from ledgerfold.broker.metrics.readings import MetricsReader
 from ledgerfold.broker.metrics.text import parts
 from ledgerfold.broker.security.certificates import Certificates, common_name
@@ -45,7 +37,6 @@ from ledgerfold.broker.security.guard import Credentials, Guard, Target
 from ledgerfold.broker.security.hosts import Hosts
 from ledgerfold.broker.security.needs import Need
 from ledgerfold.storage.errors import AddressInUse, AuthenticationFailed, AuthorizationFailed
-from ledgerfold.storage.files import Files
 
 if TYPE_CHECKING:
     from ledgerfold.broker.topics.broker import Broker
@@ -68,27 +59,12 @@ _log = logging.getLogger(__name__)
 
 
 class Metrics:
-    """The metrics server. `listen`: "host:port".
-
-    The store uses `files`, of the kind `make_files`, so that its syncs are timed.
-    """
+    """The metrics server. `listen`: "host:port". `process`: the metrics of its process."""
 
     def __init__(
-        self,
-        listen: str,
-        connection_s: float = CONNECTION_S,
-        *,
-        make_files: Callable[[Callable[[float], object]], Files] = Files,
+        self, listen: str, process: ProcessMetrics, connection_s: float = CONNECTION_S
     ) -> None:
-        # Creation times of counters are not useful: they equal the process's start.
-        disable_created_metrics()
-        self._listen, self._connection_s = listen, connection_s
-        self._registry = CollectorRegistry()
-        syncs = Histogram(
-            SYNC_SECONDS.name, SYNC_SECONDS.help, buckets=SYNC_BUCKETS_S, registry=self._registry
-        )
-        ProcessCollector(registry=self._registry)
-        self.files = make_files(syncs.observe)
+        self._listen, self._process, self._connection_s = listen, process, connection_s
         self._server: _Server | None = None
 
     def serve(
@@ -102,7 +78,7 @@ class Metrics:
 
         Called on the broker's loop, before the broker starts.
         """
-        scrape = Scrape(MetricsReader(broker), asyncio.get_running_loop(), self._registry)
+        scrape = Scrape(MetricsReader(broker), asyncio.get_running_loop(), self._process)
         self._server = _bound(self._listen, scrape)
         self._server.guard, self._server.certificates = guard, certificates
         self._server.hosts = hosts
@@ -123,9 +99,9 @@ class Scrape:
     """The exchange of a scrape between the server's threads and the loop."""
 
     def __init__(
-        self, reader: MetricsReader, loop: asyncio.AbstractEventLoop, registry: CollectorRegistry
+        self, reader: MetricsReader, loop: asyncio.AbstractEventLoop, process: ProcessMetrics
     ) -> None:
-        self._reader, self._loop, self._registry = reader, loop, registry
+        self._reader, self._loop, self._process = reader, loop, process
         self._one_at_a_time = threading.Lock()
 
     def body(self, *, zipped: bool) -> bytes:
@@ -138,7 +114,7 @@ class Scrape:
         reading = asyncio.run_coroutine_threadsafe(self._reader.read(), self._loop)
         readings = reading.result(_TIMEOUT_S)
         yield from (part.encode() for part in parts(readings))
-        yield generate_latest(self._registry)
+        yield self._process.text()
 
 
 def _gzip(chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -38,7 +38,7 @@ from ledgerfold.broker.page.rendering import (
     redirect_answer,
     static_answer,
 )
-from ledgerfold.broker.page.sign_in import check_superuser
+from ledgerfold.broker.page.sign_in import caller_of, check_superuser
 from ledgerfold.broker.page.topic import TopicPage
 from ledgerfold.broker.page.what_if import WhatIfPage
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
@@ -89,12 +89,20 @@ class PageServer:
         """Stops listening, and ends requests."""
         await self._listener.stop()
 
+    def _client(self, request: web.BaseRequest) -> str:
+        """Returns the role or the address whose limit of requests a request counts towards."""
+        guard, address = self._authentication, request.remote or ""
+        if guard is None:
+            return address
+        header, role = request.headers.get("Authorization"), certificate_role(request)
+        return security.client_of(address, lambda: caller_of(guard, header, role))
+
     async def _answer(self, request: web.BaseRequest) -> Answer:
         try:
             url = urlsplit(request.raw_path)
             self.guard.check(request.headers, has_query=bool(url.query))
             if self._broker.rates is not None:
-                self._broker.rates.take(request.remote or "")
+                self._broker.rates.take(self._client(request))
             if self._authentication is not None:
                 header, role = request.headers.get("Authorization"), certificate_role(request)
                 check_superuser(self._authentication, header, role)

@@ -19,14 +19,19 @@ from base64 import b64decode
 
 from ledgerfold.broker.security.guard import Credentials, Guard, Target, parameter_of
 from ledgerfold.broker.security.needs import Need
+from ledgerfold.broker.security.tokens import Caller
 
 CHALLENGE = 'Basic realm="ledgerfold: the password is a token", charset="UTF-8"'
 
 
 def check_superuser(guard: Guard, header: str | None, certificate_role: str | None) -> None:
     """Raises AuthenticationFailed, AuthorizationFailed."""
-    caller = guard.caller(Credentials(token_of(header), certificate_role))
-    guard.check(caller, Need.SUPERUSER, Target())
+    guard.check(caller_of(guard, header, certificate_role), Need.SUPERUSER, Target())
+
+
+def caller_of(guard: Guard, header: str | None, certificate_role: str | None) -> Caller:
+    """Returns the caller of a request. Raises AuthenticationFailed, AuthorizationFailed."""
+    return guard.caller(Credentials(token_of(header), certificate_role))
 
 
 def token_of(header: str | None) -> str | None:

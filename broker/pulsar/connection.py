@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from ledgerfold.broker.common.request_rates import host_of
 from ledgerfold.broker.pulsar.authentication import Authentication
 from ledgerfold.broker.pulsar.consuming import Consuming
 from ledgerfold.broker.pulsar.errors import error_answer, refused_unsubscribe
@@ -285,12 +284,14 @@ class Connection(asyncio.Protocol):
         if request.type != pulsar_pb2.CONNECT or not request.HasField("connect"):
             raise InvalidRequest("The first command of a connection is CONNECT.")
         connect, link = request.connect, self._link
-        if link.broker.rates is not None:
-            link.broker.rates.take(host_of(link.address))
-        if self._authentication is not None:
-            self._authentication.connect(connect)
-        # Otherwise credentials are ignored, as by a Pulsar without authentication: programs that
-        # pass them connect unchanged.
+        try:
+            if self._authentication is not None:
+                self._authentication.connect(connect)
+            # Otherwise credentials are ignored, as by a Pulsar without authentication: programs
+            # that pass them connect unchanged.
+        finally:
+            if link.broker.rates is not None:
+                link.broker.rates.take(link.client)
         link.client_version = connect.client_version[:200].decode(errors="replace")
         self.is_connected = True
         self._splitter.frame_bytes_max = self._shared.frame_bytes_max
@@ -357,7 +358,7 @@ class Connection(asyncio.Protocol):
 
         async def checked(request: BaseCommand) -> None:
             if rates is not None:
-                rates.take(host_of(self._link.address))
+                rates.take(self._link.client)
             if has_need:
                 self._link.check(need, target_of(getattr(request, field)))
             await handler(request)

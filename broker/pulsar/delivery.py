@@ -14,7 +14,7 @@ from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.pulsar.batch_acks import BatchAcks
 from ledgerfold.broker.pulsar.entries import to_served
 from ledgerfold.broker.pulsar.frames import command, encode_with_payload, message_id
-from ledgerfold.broker.pulsar.from_native import words_of
+from ledgerfold.broker.pulsar.from_native import PulsarEntry, words_of
 from ledgerfold.broker.pulsar.link import THREAD_BYTES, THREAD_MESSAGES, Link
 from ledgerfold.broker.security.guard import Target
 from ledgerfold.broker.security.needs import Need
@@ -207,11 +207,22 @@ class AttachedConsumer:
             sent.redelivery_count = delivery.redelivery_count
         if epoch is not None:
             sent.consumer_epoch = epoch
-        live, left = entry.live, self.acks.left(delivery.position)
-        if left is not None and entry.batch_size:
-            live = left if live is None else live & left
+        live = self._live(delivery, entry)
         if live is not None:
             sent.ack_set.extend(words_of(live & (1 << entry.batch_size) - 1, entry.batch_size))
         return encode_with_payload(
             command(pulsar_pb2.MESSAGE, message=sent), entry.metadata, entry.payload
         )
+
+    def _live(self, delivery: Delivery, entry: PulsarEntry) -> int | None:
+        """Returns the bits of the messages that the client gets; None: all.
+
+        As in Pulsar, acknowledged messages cost no permits: Java's client does not return them.
+        """
+        left = self.acks.left(delivery.position)
+        if left is None or not entry.batch_size:
+            return entry.live
+        live = left & ((1 << entry.batch_size) - 1 if entry.live is None else entry.live)
+        acknowledged = delivery.messages - live.bit_count()
+        self.subscription.add_permits(self.consumer, max(0, acknowledged))
+        return live

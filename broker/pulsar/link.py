@@ -16,9 +16,10 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 from ledgerfold.broker.common.given_names import PROPERTIES_MAX
+from ledgerfold.broker.common.request_rates import host_of
 from ledgerfold.broker.common.traffic import Peer
 from ledgerfold.broker.pulsar.frames import encode
-from ledgerfold.broker.security.guard import Guard, Target, Use
+from ledgerfold.broker.security.guard import Guard, Target, Use, client_of
 from ledgerfold.broker.security.needs import Need
 from ledgerfold.broker.security.tokens import Caller
 from ledgerfold.broker.topics.broker import Broker
@@ -61,6 +62,13 @@ class Link:
     def peer(self, metadata: Sequence[KeyValue] = ()) -> Peer:
         now_ms, properties = self.broker.clock_ms(), properties_of(metadata)
         return Peer(self.address, now_ms, properties, self.client_version)
+
+    @property
+    def client(self) -> str:
+        """The role or the address whose limit of requests the connection's commands count
+        towards."""
+        caller = self.caller
+        return client_of(host_of(self.address), None if caller is None else lambda: caller)
 
     # Permissions
 

@@ -17,12 +17,14 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from ledgerfold.broker.common.names import COMPACTION_CURSOR
-from ledgerfold.broker.rpc.stream import EOF
+from ledgerfold.broker.common.request_rates import host_of
+from ledgerfold.broker.rpc.stream import EOF, address_of
 from ledgerfold.broker.security.guard import (
     Credentials,
     Guard,
     Target,
     Use,
+    client_of,
     names_in,
     target_of,
 )
@@ -75,6 +77,11 @@ class GuardedMethod:
     def check_caller(self, context: Any) -> Caller | None:
         """Returns the caller, before the request is parsed. Raises AuthenticationFailed."""
         return None if self._guard is None else caller_of(self._guard, context)
+
+    def client(self, context: Any) -> str:
+        """Returns the role or the address whose limit of requests a call counts towards."""
+        guard, address = self._guard, host_of(address_of(context))
+        return client_of(address, None if guard is None else lambda: caller_of(guard, context))
 
     def check(self, caller: Caller | None, request: Any) -> None:
         """Raises AuthorizationFailed, InvalidRequest."""

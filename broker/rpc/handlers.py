@@ -19,9 +19,8 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from ledgerfold.broker.common.outgoing import Outgoing
-from ledgerfold.broker.common.request_rates import RequestRates, host_of
+from ledgerfold.broker.common.request_rates import RequestRates
 from ledgerfold.broker.rpc.guarded import GuardedMethod
-from ledgerfold.broker.rpc.stream import address_of
 from ledgerfold.broker.security.guard import Guard
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.wire.frames import FRAME_BYTES_MAX
@@ -95,7 +94,7 @@ def _method_handler(
     async def answering(context: Any) -> AsyncIterator[None]:
         async with abort_on_error(context):
             if rates is not None:
-                rates.take(host_of(address_of(context)))
+                rates.take(guarded.client(context))
             yield
 
     async def exchange(_: object, context: Any) -> None:

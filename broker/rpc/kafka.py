@@ -90,6 +90,7 @@ class KafkaHandlers(Handlers):
             batches_from=request.batches_from,
             bytes_max=request.batches_bytes_max or PAGE_BYTES,
             has_lists=not (request.batches and request.batches_only),
+            lists_from=request.lists_from,
         )
         info.cleaning_state = str(cleaner.states.of(topic.name) or "")
         left_alone = cleaner.states.uncleanable.get(topic.name)

@@ -135,6 +135,19 @@ def parameter_of(header: str | None, scheme: str) -> str | None:
     return parameter.strip() if space and found.lower() == scheme else None
 
 
+def client_of(address: str, caller: Callable[[], Caller] | None) -> str:
+    """Returns whose requests a request counts with: a role's, if one is proved, or an address's.
+
+    A proxy's requests count with those of the role that it names. `caller`: authenticates; None:
+    nobody does.
+    """
+    try:
+        found = None if caller is None else caller()
+    except LedgerfoldError:
+        return address
+    return address if found is None else f"the role {(found.original or found.role)[:200]!r}"
+
+
 def verifier_of(settings: SecuritySettings) -> TokenVerifier | None:
     """Reads the key of tokens. Raises InvalidRequest, OSError."""
     if settings.token_secret_key is not None:

@@ -44,6 +44,7 @@ from ledgerfold.version import __version__
 
 if TYPE_CHECKING:
     from ledgerfold.broker.http.server import AdminServer
+    from ledgerfold.broker.metrics.process_metrics import ProcessMetrics
     from ledgerfold.broker.metrics.server import Metrics
     from ledgerfold.broker.page.server import PageServer
     from ledgerfold.broker.pulsar.server import PulsarServer
@@ -88,8 +89,9 @@ async def _serve(
 ) -> int:
     clock = _clock(settings)
     make_files = Files if faults is None else partial(FaultyFiles, faults)
-    metrics = _metrics(settings, make_files)
-    files = make_files() if metrics is None else metrics.files
+    process = _process_metrics(settings, make_files)
+    metrics = _metrics(settings, process)
+    files = make_files() if process is None else process.files
     store = recovered(settings, metadata, lock, files, clock.now_ms)
     import_topics(settings.imports, store, metadata, files)
     if faults is not None:
@@ -113,7 +115,7 @@ async def _serve(
         if guard is not None:
             broker.spawn(guard.run())
         pulsar_listen = None if pulsar is None else await pulsar.start()
-        admin = _admin(broker, pulsar, protection)
+        admin = _admin(broker, pulsar, protection, process)
         if admin is not None:
             admin_listen = await admin.start(settings.admin_listen or "")
         page = _page(broker, protection)
@@ -150,7 +152,10 @@ async def _serve(
 
 
 def _admin(
-    broker: Broker, pulsar: PulsarServer | None, protection: Protection
+    broker: Broker,
+    pulsar: PulsarServer | None,
+    protection: Protection,
+    process: ProcessMetrics | None,
 ) -> AdminServer | None:
     """Returns the admin server, whose lookups name the port of Pulsar's protocol."""
     if broker.settings.admin_listen is None:
@@ -163,7 +168,9 @@ def _admin(
     # It serves metrics, too, which may be open to any client.
     of_metrics = guard if broker.settings.security.protects_metrics else None
     hosts = hosts_of(broker.settings, of_metrics, broker.settings.admin_listen)
-    return AdminServer(broker, url, guard=guard, certificates=certificates, hosts=hosts)
+    return AdminServer(
+        broker, url, guard=guard, certificates=certificates, hosts=hosts, process=process
+    )
 
 
 def _page(broker: Broker, protection: Protection) -> PageServer | None:
@@ -183,13 +190,24 @@ def _page(broker: Broker, protection: Protection) -> PageServer | None:
     )
 
 
-def _metrics(settings: BrokerSettings, make_files: Callable[..., Files]) -> Metrics | None:
-    if settings.metrics_listen is None:
+def _process_metrics(
+    settings: BrokerSettings, make_files: Callable[..., Files]
+) -> ProcessMetrics | None:
+    """Returns the metrics of the process, if a port serves any."""
+    if settings.metrics_listen is None and settings.admin_listen is None:
         return None
     # Imported only if configured: most brokers start without it.
+    from ledgerfold.broker.metrics.process_metrics import ProcessMetrics
+
+    return ProcessMetrics(make_files)
+
+
+def _metrics(settings: BrokerSettings, process: ProcessMetrics | None) -> Metrics | None:
+    if settings.metrics_listen is None or process is None:
+        return None
     from ledgerfold.broker.metrics.server import Metrics
 
-    return Metrics(settings.metrics_listen, make_files=make_files)
+    return Metrics(settings.metrics_listen, process)
 
 
 def _pulsar(broker: Broker, protection: Protection) -> PulsarServer | None:

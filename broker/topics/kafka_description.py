@@ -1,12 +1,91 @@
-"""The segments and producers in the wire description of a Kafka log."""
+"""The segments, producers and aborted transactions in the wire description of a Kafka log.
+
+Bound: a page has at most LIST_MAX of each. The next page begins at a base offset, a producer id and
+the offset of a marker, so that what is added or removed in between shifts nothing.
+
+>>> str(ListPlaces(segments=7, producers=None))
+'7,-,0'
+>>> ListPlaces.parse("7,-,0")
+ListPlaces(segments=7, producers=None, aborted=0)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeVar
 
 from ledgerfold.broker.kafka.log.segments import Segments
+from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.kafka.producers.producers import Producers
-from ledgerfold.v1.kafka_pb2 import KafkaProducerInfo, KafkaSegmentInfo
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.v1.kafka_pb2 import (
+    DescribeLogResponse,
+    KafkaAbortedInfo,
+    KafkaProducerInfo,
+    KafkaSegmentInfo,
+)
+
+LIST_MAX = 10_000
+_PLACES = re.compile(r"(\d{1,19}|-),(\d{1,19}|-),(\d{1,19}|-)", re.ASCII)
+Info = TypeVar("Info")
+
+
+class ListPlaces(NamedTuple):
+    """The beginnings of the pages of the lists. None: the list was complete."""
+
+    segments: int | None = 0
+    producers: int | None = 0
+    aborted: int | None = 0
+
+    @classmethod
+    def parse(cls, text: str) -> ListPlaces:
+        """Parses what an earlier page named; "": the beginning. Raises InvalidRequest."""
+        if not text:
+            return cls()
+        found = _PLACES.fullmatch(text)
+        if found is None:
+            raise InvalidRequest(
+                f"{text!r} is not the start of a page of lists: pass `more_lists` of the page "
+                "before."
+            )
+        return cls(*(None if each == "-" else int(each) for each in found.groups()))
+
+    def __str__(self) -> str:
+        return ",".join("-" if each is None else str(each) for each in self)
+
+
+def add_lists(description: DescribeLogResponse, partition: Partition, places: ListPlaces) -> None:
+    """Adds a page of each list, and where the next pages begin, if there are any."""
+    segments, more_segments = _page(
+        segment_infos(partition.log.segments), lambda each: each.base_offset, places.segments
+    )
+    known = sorted(producer_infos(partition.producers), key=lambda each: each.producer_id)
+    producers, more_producers = _page(known, lambda each: each.producer_id, places.producers)
+    ended = (KafkaAbortedInfo(**each._asdict()) for each in partition.aborted())
+    aborted, more_aborted = _page(ended, lambda each: each.last_offset, places.aborted)
+    description.segments.extend(segments)
+    description.producers.extend(producers)
+    description.aborted.extend(aborted)
+    more = ListPlaces(more_segments, more_producers, more_aborted)
+    if any(each is not None for each in more):
+        description.more_lists = str(more)
+
+
+def _page(
+    infos: Iterable[Info], key: Callable[[Info], int], start: int | None
+) -> tuple[list[Info], int | None]:
+    """Returns a page of a list that is in order, and where the next one begins."""
+    page = list[Info]()
+    if start is None:
+        return page, None
+    for each in infos:
+        if key(each) < start:
+            continue
+        if len(page) == LIST_MAX:
+            return page, key(each)
+        page.append(each)
+    return page, None
 
 
 def segment_infos(segments: Segments) -> Iterator[KafkaSegmentInfo]:

@@ -17,7 +17,7 @@ from ledgerfold.broker.kafka.log.log import KafkaLog
 from ledgerfold.broker.kafka.log.reads import StoredBatch
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.kafka.producers.producer import Origin
-from ledgerfold.broker.topics.kafka_description import producer_infos, segment_infos
+from ledgerfold.broker.topics.kafka_description import ListPlaces, add_lists
 from ledgerfold.broker.topics.kafka_producer import KafkaProducer
 from ledgerfold.broker.topics.kafka_reader import KafkaReader, KafkaReaderOptions
 from ledgerfold.broker.topics.loaded_topic import LoadedTopic, TopicContext
@@ -43,7 +43,6 @@ from ledgerfold.storage.kafka.records import ControlType, columns_of, end_marker
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.kafka_pb2 import (
     DescribeLogResponse,
-    KafkaAbortedInfo,
     KafkaBatchInfo,
 )
 from ledgerfold.v1.records_pb2 import TopicRecord
@@ -335,12 +334,13 @@ class KafkaTopic(LoadedTopic):
         batches_from: int = 0,
         bytes_max: int = PAGE_BYTES,
         has_lists: bool = True,
+        lists_from: str = "",
     ) -> DescribeLogResponse:
         """Describes the log. `batches`: includes a page of stored batches.
 
         The page has batches that end at or after `batches_from`, of at most `bytes_max` or a single
-        one; `more_from` is where the next page begins. `has_lists`: segments, producers and aborted
-        transactions are included.
+        one; `more_from` is where the next page begins. `has_lists`: pages of segments, producers
+        and aborted transactions are included, which begin at `lists_from`. Raises InvalidRequest.
         """
         partition, log = self.partition, self.log
         description = DescribeLogResponse(
@@ -350,10 +350,7 @@ class KafkaTopic(LoadedTopic):
             last_stable_offset=partition.last_stable_offset,
         )
         if has_lists:
-            description.segments.extend(segment_infos(log.segments))
-            description.producers.extend(producer_infos(partition.producers))
-            aborted = (KafkaAbortedInfo(**each._asdict()) for each in partition.aborted())
-            description.aborted.extend(aborted)
+            add_lists(description, partition, ListPlaces.parse(lists_from))
         if self.record.kafka.HasField("first_dirty_offset"):
             description.checkpoint = self.record.kafka.first_dirty_offset
         if batches:

@@ -38,6 +38,7 @@ BENCHMARKS = (
     "kafka-clean",
     "memory",
     "unread",
+    "checks",
     "what-if",
     "stalls",
     "wide",

@@ -29,8 +29,9 @@ _PULSAR, _ADMIN = "{pulsar}", "{admin}"
 _LISTEN = ("--pulsar-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 # The operations that the driver of another broker answers itself, and that this broker supports.
 _OVER_GRPC = ("profile", "strategy", "retain-null-key")
-# Cases in which Pulsar's client differs on every broker (docs/NOT_EMULATED.md).
+# Cases that a Pulsar client cannot show (docs/NOT_EMULATED.md).
 _OF_THE_CLIENT = {
+    "RTE-19b": "The command's client opens no consumers with an inclusive start.",
     "RTE-17b": "A client of Pulsar reads its queue again when the topic is unloaded.",
 }
 _OF_A_LIFE = ("restart", "kill", "compact-outside")

@@ -105,8 +105,7 @@ def test_a_worker_killed_after_writing_a_deletion_vector(broker_process: MakeBro
     second = {17: "new", 18: "", **dict.fromkeys(range(2000, 2100), "newer")}
     _publish(broker, second)
     assert _compact(broker).state == RUN_STATE_ERROR
-    broker.wait_for_compactor()
-    broker.stop()
+    # The second life's worker has no crash point.
     broker.restart()
     broker.wait_for_compactor()
     with Admin(broker.url) as admin:

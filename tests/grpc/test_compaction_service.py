@@ -145,13 +145,13 @@ def test_pulsars_factory_names_select_the_worker(broker_process: MakeBroker) -> 
         assert admin.broker_info().compactor_state == admin_pb2.COMPACTOR_STATE_DISABLED
 
 
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_strategy_from_another_package_compacts(
     broker_process: MakeBroker, tmp_path: Path
 ) -> None:
-    """Set, run, recorded; a strategy that does not answer is refused, and not set."""
+    """Set, run, recorded; a strategy that does not answer is refused, and not set.
+
+    tests/spark/test_own_strategies.py runs such strategies on Spark.
+    """
     (tmp_path / "packages").mkdir()
     package = OutsidePackage(tmp_path / "packages")
     package.write()
@@ -159,10 +159,10 @@ def test_a_strategy_from_another_package_compacts(
         *("--strategy-timeout", "2s", "--strategy-memory", "200M"),
         *(f"--allow-strategy=outside:{name}" for name in ("Early", "Gone", "Raises")),
         environment=package.environment,
-        compactor="local",
+        compactor="inline",
     )
     with Admin(broker.url) as admin:
-        # While Spark starts: a check does not need it.
+        # While the worker starts: a check does not need its engine.
         admin.create_topic("prices")
         for name, why in [
             ("outside:Early", "it returned 'maybe', which is neither True nor False"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 
@@ -28,13 +29,22 @@ from ledgerfold.storage.errors import (
 from ledgerfold.storage.kafka.batch import read_batch_header
 from ledgerfold.storage.kafka.compression import KafkaCompression
 from ledgerfold.storage.kafka.records import KafkaRecord, build_batch, records_of
+from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 
 
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One for all tests: each has a separate topic."""
+    data_dir = tmp_path_factory.mktemp("kafka-clients") / "data"
+    with BrokerProcess(data_dir, arguments=["--compactor", "off"]) as broker:
+        yield broker
+
+
 @pytest.fixture
-def topic(admin: Admin) -> str:
-    admin.create_topic("t", kafka={"cleanup.policy": "compact"})
-    return "t"
+def topic(topic: str, admin: Admin) -> str:
+    admin.create_topic(topic, kafka={"cleanup.policy": "compact"})
+    return topic
 
 
 def offsets(reader: Reader) -> list[int | None]:
@@ -130,8 +140,8 @@ def test_a_refused_batch_does_not_affect_later_ones(
 
 
 def test_batches_fill_up_to_the_topics_limit(admin: Admin, client: Client) -> None:
-    admin.create_topic("t", kafka={"max.message.bytes": "1000"})
-    with client.create_producer("t", batching_enabled=True) as producer:
+    admin.create_topic("limited", kafka={"max.message.bytes": "1000"})
+    with client.create_producer("limited", batching_enabled=True) as producer:
         for _ in range(100):
             producer.send_async(b"x" * 90, None)
         producer.flush()
@@ -141,7 +151,7 @@ def test_batches_fill_up_to_the_topics_limit(admin: Admin, client: Client) -> No
             refused.value.kind is KafkaErrorKind.MESSAGE_TOO_LARGE
         )
         producer.send(b"last")
-    sizes = list(map(len, admin.kafka.describe_log("t", batches=True).batches))
+    sizes = list(map(len, admin.kafka.describe_log("limited", batches=True).batches))
     assert max(sizes) <= 1000
     assert len(sizes) > 9
 
@@ -308,11 +318,19 @@ def test_the_administration_client_changes_settings(admin: Admin, topic: str) ->
     assert refused.value.kind is KafkaErrorKind.INVALID_CONFIG
 
 
-def test_the_plan_of_the_cleaner(admin: Admin, client: Client, topic: str) -> None:
-    with client.create_producer(topic) as producer:
-        for _ in range(3):
-            producer.send(b"v", partition_key="k")
-    kafka = admin.kafka
+@pytest.fixture
+def only(broker_process: MakeBroker) -> Iterator[Admin]:
+    """Yields the administration of a broker without other topics."""
+    with Admin(broker_process().url) as only:
+        yield only
+
+
+def test_the_plan_of_the_cleaner(only: Admin) -> None:
+    """The plan, the status and retention concern all topics of a broker."""
+    topic, kafka = "t", only.kafka
+    only.create_topic(topic, kafka={"cleanup.policy": "compact"})
+    batch = build_batch([KafkaRecord(offset, 0, b"k", b"v") for offset in range(3)])
+    kafka.append(topic, batch)
     kafka.roll_segment(topic)
     (plan,) = kafka.plan_cleaning(topic)
     assert (plan.first_dirty_offset, plan.bound_offset, plan.ratio) == (0, 3, 1.0)

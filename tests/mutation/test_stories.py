@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.mutation.edits import product_sources
 from tests.mutation.stories import Story, load, look_for, sample
-from tests.mutation.tree import ROOT, copied
+from tests.mutation.tree import ROOT, Tree, copied
 
 # They, and a copy, take half a minute of two cores.
 LOOKED_FOR = 6
@@ -19,6 +20,13 @@ STORIES = load()
 @pytest.fixture(scope="module")
 def sources() -> dict[Path, str]:
     return product_sources(ROOT)
+
+
+@pytest.fixture(scope="module")
+def tree() -> Iterator[Tree]:
+    """Yields a copy that holds one defect at a time."""
+    with copied() as tree:
+        yield tree
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=lambda story: story.name)
@@ -34,9 +42,8 @@ def test_a_story_matches_the_product(story: Story, sources: dict[Path, str]) -> 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", sample(STORIES, LOOKED_FOR))
-def test_it_is_found(name: str) -> None:
+def test_it_is_found(name: str, tree: Tree) -> None:
     """By the simulator, within its number of seeds, or by its tests; `scripts/mutate --stories`
     runs all of them.
     """
-    with copied() as tree:
-        assert look_for(tree, STORIES[name]), STORIES[name].words
+    assert look_for(tree, STORIES[name]), STORIES[name].words

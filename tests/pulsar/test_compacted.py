@@ -122,6 +122,27 @@ def test_the_compacted_view_ends_within_a_batch(
     }
 
 
+@pytest.mark.parametrize("inclusive", [False, True])
+def test_a_consumer_seeks_to_an_id_whose_raw_ledger_is_gone(
+    client: pulsar.Client, broker: BrokerProcess, topic: str, inclusive: bool
+) -> None:
+    """RTE-19 and RTE-19b. No test had let a consumer of Pulsar's clients seek inclusively."""
+    producer = client.create_producer(topic, batching_enabled=False)
+    ids = [producer.send(b"1", partition_key=f"k{number}") for number in range(10)]
+    compact(broker, topic)
+    with Admin(broker.url) as admin:
+        admin.unload(topic)
+        admin.trim(topic)
+        assert admin.internal_stats(topic)["numberOfEntries"] == 0
+    consumer = client.subscribe(
+        topic, "s", is_read_compacted=True, start_message_id_inclusive=inclusive
+    )
+    consumer.seek(ids[4])
+    first = 4 if inclusive else 5
+    found = [consumer.receive(WAIT_MS).partition_key() for _ in range(first, 10)]
+    assert found == [f"k{number}" for number in range(first, 10)]
+
+
 def test_both_protocols_read_one_view(
     client: pulsar.Client, broker: BrokerProcess, native: Client, topic: str
 ) -> None:

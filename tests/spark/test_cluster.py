@@ -66,6 +66,13 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> LogBuilder:
     return built
 
 
+@pytest.fixture(scope="module")
+def local(log: LogBuilder, worker: CompactorProcess) -> list[tuple[str, bytes]]:
+    """The files of a local run."""
+    _, manifest = worker.run(log.plan(100))
+    return files_of(log, manifest)
+
+
 def files_of(log: LogBuilder, manifest: Manifest) -> list[tuple[str, bytes]]:
     """Returns the bytes by name within the ledger."""
     paths = [log.ledgers_dir / each.path for each in manifest.segments]
@@ -73,31 +80,34 @@ def files_of(log: LogBuilder, manifest: Manifest) -> list[tuple[str, bytes]]:
 
 
 def test_a_cluster_writes_the_same_files_as_a_local_run(
-    log: LogBuilder, worker: CompactorProcess, remote: CompactorProcess
+    log: LogBuilder, local: list[tuple[str, bytes]], remote: CompactorProcess
 ) -> None:
-    _, local = worker.run(log.plan(100))
     _, elsewhere = remote.run(log.plan(101))
-    assert files_of(log, elsewhere) == files_of(log, local)
+    assert files_of(log, elsewhere) == local
 
 
 def test_an_executor_is_killed_during_a_run(
-    log: LogBuilder, worker: CompactorProcess, remote: CompactorProcess, cluster: SparkCluster
+    log: LogBuilder,
+    local: list[tuple[str, bytes]],
+    remote: CompactorProcess,
+    cluster: SparkCluster,
 ) -> None:
     """Its tasks run again with the same result."""
-    _, local = worker.run(log.plan(102))
     plan: CompactionPlan = log.plan(103)
     call = remote.stub.Run(RunRequest(plan=plan), timeout=120)
     assert next(call).HasField("progress")
     os.kill(cluster.executors()[0], signal.SIGKILL)
     responses = list(call)
-    assert files_of(log, responses[-1].manifest) == files_of(log, local)
+    assert files_of(log, responses[-1].manifest) == local
 
 
 def test_speculative_tasks_write_the_same_files(
-    log: LogBuilder, worker: CompactorProcess, remote: CompactorProcess, cluster: SparkCluster
+    log: LogBuilder,
+    local: list[tuple[str, bytes]],
+    remote: CompactorProcess,
+    cluster: SparkCluster,
 ) -> None:
     """Both attempts write the same files. Slow attempts that end later change nothing."""
-    _, local = worker.run(log.plan(104))
     plan: CompactionPlan = log.plan(105)
     call = remote.stub.Run(RunRequest(plan=plan), timeout=120)
     assert next(call).HasField("progress")
@@ -107,11 +117,11 @@ def test_speculative_tasks_write_the_same_files(
         os.kill(each, signal.SIGSTOP)
     try:
         manifest = list(call)[-1].manifest
-        assert files_of(log, manifest) == files_of(log, local)
+        assert files_of(log, manifest) == local
     finally:
         for each in stopped:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGCONT)
     # Tasks run on both executors again.
     remote.run(log.plan(106))
-    assert files_of(log, manifest) == files_of(log, local)
+    assert files_of(log, manifest) == local

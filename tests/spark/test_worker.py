@@ -189,10 +189,14 @@ def test_a_killed_task_fails_its_run_only(tmp_path: Path, cache_dir: Path) -> No
 def test_the_worker_ends_with_its_jvm(tmp_path: Path, cache_dir: Path) -> None:
     """Kills the JVM within a run: the run fails, and the process exits with 1 for its
     supervisor.
+
+    Until then it runs, although its standard input is /dev/null: a user's or a service manager's,
+    not a broker's pipe.
     """
     plan = _endless(tmp_path)
-    with CompactorProcess(tmp_path, cache_dir) as orphaned:
+    with CompactorProcess(tmp_path, cache_dir, stdin=subprocess.DEVNULL) as orphaned:
         orphaned.wait_until_serving()
+        assert orphaned.process.poll() is None
         with orphaned.running(plan) as call:
             wait_until((tmp_path / "ledgers" / "100").exists, "the run's folder")
             java = [pid for pid in orphaned.children() if "java" in command(pid).split(" ")[0]]
@@ -217,10 +221,3 @@ def test_a_worker_stopped_while_spark_starts_leaves_no_jvm(tmp_path: Path) -> No
         assert hurried.process.wait(30) == 0
         shutil.rmtree(hurried.local_dir, ignore_errors=True)
         wait_until(lambda: not hurried.children(), "the end of its JVM", 10)
-
-
-def test_a_worker_without_a_pipe_as_input_keeps_running(tmp_path: Path, cache_dir: Path) -> None:
-    """A user or a service manager starts it on /dev/null, which never closes."""
-    with CompactorProcess(tmp_path, cache_dir, stdin=subprocess.DEVNULL) as started:
-        started.wait_until_serving()
-        assert started.process.poll() is None

@@ -41,6 +41,8 @@ _SHORT_SPARK = (
     "PYSPARK_SUBMIT_ARGS=\"--driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' "
     '--conf spark.ui.enabled=false pyspark-shell" '
 )
+# Too old for Spark: a broker with `--compactor auto`, the default, compacts inline.
+_OLD_JAVA = ".java-11"
 _PRINTS = re.compile(r"print\(.*\)  # (.*)")
 
 
@@ -60,6 +62,7 @@ class Reader:
         self._ending = ExitStack()
         self._mark = processes.new_mark()
         self._ports = dict[int, int]()
+        self._has_java = True
         self._broker: subprocess.Popen[str] | None = None
         self._log = folder / "broker.log"
 
@@ -69,6 +72,7 @@ class Reader:
         self._ports = _ports_of(self._ending)
         # As in the checkout, whose environment the tests use.
         (self.folder / ".venv").symlink_to(sys.prefix)
+        _write_old_java(self.folder / _OLD_JAVA)
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -76,8 +80,12 @@ class Reader:
 
     # -- reading ---------------------------------------------------------------------------
 
-    def read(self, blocks: Iterable[Block]) -> list[Done]:
-        """Raises AssertionError at the first difference."""
+    def read(self, blocks: Iterable[Block], *, has_java: bool = True) -> list[Done]:
+        """Raises AssertionError at the first difference.
+
+        `has_java` False: what is started from now on finds a Java that is too old for Spark.
+        """
+        self._has_java = has_java
         done = list[Done]()
         tests = list[Block]()
         for block in blocks:
@@ -155,6 +163,10 @@ class Reader:
             "LEDGERFOLD_URL": self.here("127.0.0.1:7650"),
             processes.MARK: self._mark,
         }
+        if not self._has_java:
+            java = self.folder / _OLD_JAVA
+            path.insert(0, str(java / "bin"))
+            environment |= {"PATH": os.pathsep.join(path), "JAVA_HOME": str(java)}
         # The tests' own.
         for name in ("GRPC_ENABLE_FORK_SUPPORT", "PYTHONPATH"):
             environment.pop(name, None)
@@ -200,6 +212,14 @@ class Reader:
     def _broker_said(self) -> str:
         said = self._log.read_text()[-4000:] if self._log.exists() else ""
         return f"\nThe broker said:\n{said}"
+
+
+def _write_old_java(folder: Path) -> None:
+    """Writes what the search for a Java reads of a runtime."""
+    (folder / "bin").mkdir(parents=True)
+    java = folder / "bin" / "java"
+    java.touch(0o755)
+    (folder / "release").write_text('JAVA_VERSION="11.0.2"\n')
 
 
 def _ports_of(ending: ExitStack) -> dict[int, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests import import_graph, tidy
@@ -9,8 +11,9 @@ from tests.tidy import Module
 
 
 @pytest.fixture(scope="module")
-def tree() -> list[Module]:
-    return tidy.modules(*tidy.PRODUCT, "proto/ledgerfold")
+def tree() -> Iterator[list[Module]]:
+    with tidy.parsing(*tidy.PRODUCT, "proto/ledgerfold") as modules:
+        yield modules
 
 
 def test_modules_have_no_import_cycles(tree: list[Module]) -> None:

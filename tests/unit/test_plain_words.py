@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
@@ -21,9 +21,15 @@ RULES: dict[Rule, str] = {
 }
 
 
+@pytest.fixture(scope="module")
+def tree() -> Iterator[list[Module]]:
+    with tidy.parsing(*tidy.PRODUCT, "tests") as modules:
+        yield modules
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_all_modules_keep_the_rule(rule: Rule) -> None:
-    found = rule(tidy.modules(*tidy.PRODUCT, "tests"))
+def test_all_modules_keep_the_rule(rule: Rule, tree: list[Module]) -> None:
+    found = rule(tree)
     assert not found, "\n" + "\n".join(found)
 
 

@@ -44,7 +44,8 @@ def arguments(folder: Path, test: str) -> list[str]:
     [
         ("unit", {"rest": [""], "process": ["process"]}),
         ("grpc", {"grpc": ["process"], "brokers": ["process spark"]}),
-        ("crash", {"process": ["process"], "brokers": ["process spark"]}),
+        ("crash", {"grpc": ["process"], "spark": ["process spark"]}),
+        ("conformance", {"process": ["process"], "brokers": ["process spark"]}),
         ("torture", {"rest": [""], "alone": ["process spark alone", "spark alone"]}),
     ],
 )

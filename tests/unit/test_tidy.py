@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
@@ -40,10 +39,8 @@ MODULE_RULES: dict[Rule, list[tuple[str, str]]] = {
 
 @pytest.fixture(scope="module")
 def tree() -> Iterator[list[Module]]:
-    # A million nodes, and none of them garbage: the search for it would take longer than parsing.
-    gc.disable()
-    yield tidy.modules(*tidy.PRODUCT, "tests")
-    gc.enable()
+    with tidy.parsing(*tidy.PRODUCT, "tests") as modules:
+        yield modules
 
 
 @pytest.mark.parametrize("rule", MODULE_RULES, ids=lambda rule: rule.__name__)

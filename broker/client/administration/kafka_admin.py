@@ -76,15 +76,16 @@ class KafkaAdmin(Calls):
         return int(self._call(request).last_offsets[0])
 
     def describe_log(
-        self, topic: str, *, batches: bool = False, batches_from: int = 0
+        self, topic: str, *, batches: bool = False, batches_from: int = 0, lists_from: str = ""
     ) -> LogDescription:
         """Returns offsets, segments and producers; with `batches` also a page of stored batches.
 
         The page has batches that end at or after `batches_from`: about 4 MiB, at least one.
-        `more_from` is the start of the next page.
+        `more_from` is the start of the next page. A page has at most 10,000 segments, producers and
+        aborted transactions each; `more_lists`, unless empty, is `lists_from` of the next page.
         """
         request = kafka_pb2.DescribeLogRequest(
-            topic=topic, batches=batches, batches_from=batches_from
+            topic=topic, batches=batches, batches_from=batches_from, lists_from=lists_from
         )
         return LogDescription.of(self._call(request))
 

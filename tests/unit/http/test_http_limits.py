@@ -115,6 +115,26 @@ def test_a_too_long_path_is_refused(lab: HttpLab) -> None:
     assert lab.get("/brokers/health") == b"ok"
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"\x16\x03\x01\xff\xff\r\n\r\n",
+        b"GET /\nforged HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_what_is_not_http_fills_no_log(
+    lab: HttpLab, sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No test had looked at the log: each such request left a traceback there."""
+    host, _, port = lab.address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(sent)
+        assert b" 400 " in connection.recv(1000)
+    assert not caplog.records
+
+
 def test_too_many_parameters(lab: HttpLab) -> None:
     assert lab.status("GET", f"{T}/stats?{'&'.join(f'a{at}=1' for at in range(60))}") == 400
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ledgerfold.broker.metrics.process_metrics import ProcessMetrics
 from ledgerfold.broker.metrics.server import CONNECTIONS_MAX, Metrics, end_connection
 from ledgerfold.broker.security.certificates import Certificates
 from ledgerfold.broker.security.hosts import Hosts
@@ -29,7 +30,7 @@ class Served:
 
     def __init__(self, connection_s: float) -> None:
         self._lab = BrokerLab()
-        self._metrics = Metrics("127.0.0.1:0", connection_s)
+        self._metrics = Metrics("127.0.0.1:0", ProcessMetrics(), connection_s)
         self._thread = threading.Thread(target=self._lab.loop.run_forever, daemon=True)
         self.address = self._lab.run(self._serve())
         self._thread.start()

@@ -277,3 +277,35 @@ def test_consumers_share_acknowledgements_after_a_seek(lab: BrokerLab) -> None:
             client.lose()
 
     lab.run(share())
+
+
+@pytest.mark.parametrize("type_", [EXCLUSIVE, SHARED])
+def test_acknowledged_messages_of_a_batch_cost_no_permits(lab: BrokerLab, type_: int) -> None:
+    """No test had counted the permits of a batch that is delivered again.
+
+    The Java client does not return permits for messages that the ack set excludes.
+    """
+    batch = [Message(b"a", b"%d" % n) for n in range(10)]
+    (position,) = lab.publish([(batch, True)])
+    subscriptions = lab.topic.subscriptions
+    at = {"ledger_id": position[0], "entry_id": position[1]}
+    ack = pulsar_pb2.CommandAck(consumer_id=1, message_id=[{**at, "ack_set": [0b11]}])
+    again = pulsar_pb2.CommandRedeliver(consumer_id=1, message_ids=[at])
+
+    async def redeliver_often() -> list[int]:
+        client = ConsumerLab(lab)
+        await client.consuming.open(opening(type_))
+        await client.commands(1)
+        await client.consuming.flow(flow(100))
+        await client.commands(1)
+        await client.consuming.acknowledge(BaseCommand(ack=ack))
+        permits = list[int]()
+        for _ in range(4):
+            await client.consuming.redeliver(BaseCommand(redeliver=again))
+            (message,) = await client.commands(1)
+            assert list(message.message.ack_set) == [0b11]
+            permits.append(subscriptions["s"].consumers[0].state.permits)
+        client.lose()
+        return permits
+
+    assert lab.run(redeliver_often()) == [88, 86, 84, 82]

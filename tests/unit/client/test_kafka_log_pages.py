@@ -1,0 +1,47 @@
+"""The description of a log that has several pages of segments, producers and aborted transactions.
+
+No test had a client that is answered with a page.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
+from ledgerfold.v1.kafka_pb2 import (
+    DescribeLogRequest,
+    DescribeLogResponse,
+    KafkaAbortedInfo,
+    KafkaProducerInfo,
+    KafkaSegmentInfo,
+)
+
+PAGES = {
+    "": DescribeLogResponse(
+        segments=[KafkaSegmentInfo(base_offset=0)],
+        producers=[KafkaProducerInfo(producer_id=1)],
+        more_lists="5,-,-",
+        log_end_offset=7,
+    ),
+    "5,-,-": DescribeLogResponse(
+        segments=[KafkaSegmentInfo(base_offset=5), KafkaSegmentInfo(base_offset=9)],
+        aborted=[KafkaAbortedInfo(last_offset=6), KafkaAbortedInfo(last_offset=7)],
+        log_end_offset=10,
+    ),
+}
+
+
+def test_all_pages_of_the_lists_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    def call(request: DescribeLogRequest, **others: Any) -> DescribeLogResponse:
+        return PAGES[request.lists_from]
+
+    with KafkaLogs("127.0.0.1:1") as logs:
+        monkeypatch.setattr(logs, "_call", call)
+        log = logs.describe("t")
+    assert [each.base_offset for each in log.segments] == [0, 5]
+    assert [each.producer_id for each in log.producers] == [1]
+    assert [each.last_offset for each in log.aborted] == [6]
+    # What was added between the pages is beyond the end, and left out.
+    assert (log.log_end_offset, log.more_lists) == (7, "")

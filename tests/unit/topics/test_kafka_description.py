@@ -1,0 +1,75 @@
+"""Pages of the segments, producers and aborted transactions of a Kafka log.
+
+No test had a log with more of them than an answer should have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ledgerfold.broker.topics import kafka_description
+from ledgerfold.broker.topics.kafka_description import ListPlaces
+from ledgerfold.storage.errors import InvalidRequest
+from tests.support.kafka_lab import KafkaLab
+
+A = (b"a", b"1")
+
+
+@pytest.fixture
+def lab() -> Iterator[KafkaLab]:
+    lab = KafkaLab({"cleanup.policy": "compact"})
+    yield lab
+    lab.close()
+
+
+def fill(lab: KafkaLab) -> None:
+    """Adds five aborted transactions, of five producers, in three segments."""
+    for producer in (5, 1, 4, 2, 3):
+        fields: dict[str, Any] = {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0}
+        lab.add([A], is_transactional=True, **fields)
+        lab.run(lab.kafka.end_transaction(producer, 0, commit=False, timestamp_ms=5))
+        if producer in (1, 2):
+            lab.run(lab.kafka.roll())
+
+
+def lists_of(told: Any) -> tuple[list[int], list[int], list[int]]:
+    return (
+        [each.base_offset for each in told.segments],
+        [each.producer_id for each in told.producers],
+        [each.producer_id for each in told.aborted],
+    )
+
+
+def test_lists_come_in_pages(lab: KafkaLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(lab)
+    monkeypatch.setattr(kafka_description, "LIST_MAX", 2)
+    pages, places = list[Any](), ""
+    while True:
+        told = lab.run(lab.kafka.describe(batches=False, lists_from=places))
+        pages.append(lists_of(told))
+        places = told.more_lists
+        if not places:
+            break
+    assert pages == [
+        ([0, 4], [1, 2], [5, 1]),
+        ([8], [3, 4], [4, 2]),
+        ([], [5], [3]),
+    ]
+
+
+def test_a_whole_page_names_no_other(lab: KafkaLab) -> None:
+    fill(lab)
+    told = lab.run(lab.kafka.describe(batches=False))
+    assert told.more_lists == ""
+    assert lists_of(told) == ([0, 4, 8], [1, 2, 3, 4, 5], [5, 1, 4, 2, 3])
+
+
+@pytest.mark.parametrize(
+    "text", ["1", "-1,0,0", "0,0", "x,0,0", "0,0,0,0", "9" * 20 + ",0,0", "٣,0,0"]
+)
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="more_lists"):
+        ListPlaces.parse(text)
