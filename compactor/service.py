@@ -4,8 +4,8 @@ A Run call streams progress, at most ten times a second and only on a change, th
 the client abandons the call, its run ends as with Cancel.
 
 A user-defined strategy is tried before its run or analysis begins, and at CheckStrategy; it
-explains its choices at TellChoices (compactor/user_strategies/sandbox.py). None of these waits for
-a run in progress.
+describes its decisions at DescribeDecisions (compactor/user_strategies/sandbox.py). None of these
+waits for a run in progress.
 
 Every call carries the worker's secret in its metadata (SECRET_KEY): a plan names files to read, and
 a folder to create and remove, so it is not accepted from any process that finds the port.
@@ -56,13 +56,13 @@ from ledgerfold.v1.compactor_pb2 import (
     CleanRequest,
     CleanResponse,
     CompactionPlan,
+    DecisionMessage,
+    DescribeDecisionsRequest,
+    DescribeDecisionsResponse,
     GetCompactorInfoRequest,
     GetCompactorInfoResponse,
     RunRequest,
     RunResponse,
-    TellChoicesRequest,
-    TellChoicesResponse,
-    ToldMessage,
 )
 from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceServicer
 from ledgerfold.v1.records_pb2 import CompactionStrategy
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from ledgerfold.compactor.what_if.forecasts import Tried
 
 NAME = "ledgerfold.v1.CompactorService"
-# The maximum number of messages of one key in a TellChoices call.
+# The maximum number of messages of one key in a DescribeDecisions call.
 CHOICES_MAX = 1_000
 # The service's name in compactor.proto.
 SECRET_KEY = "ledgerfold-compactor-secret-bin"
@@ -80,7 +80,7 @@ Response = TypeVar("Response")
 
 class CompactorService(CompactorServiceServicer):
     """The service. `executor` has one thread, so that runs queue up. `engine`: None until it is up.
-    `info` describes the worker. `asked`: the number of runs and analyses requested so far.
+    `info` describes the worker. `requested`: the number of runs and analyses requested so far.
     `allows_faults`: whether a plan may name a point at which the worker kills itself; if not, the
     broker fails the run when it is done (broker/faults/compaction.py).
     """
@@ -97,7 +97,7 @@ class CompactorService(CompactorServiceServicer):
         allows_faults: bool = False,
     ) -> None:
         self.engine: Engine | None = None
-        self.asked = 0
+        self.runs_requested = 0
         self._trials, self._allows_faults = trials, allows_faults
         # The trials of strategies whose runs have not begun, by run.
         self._trying: dict[str, asyncio.Task[Own]] = {}
@@ -182,15 +182,15 @@ class CompactorService(CompactorServiceServicer):
             return CheckStrategyResponse(name=own.name, version=own.version, kind=own.kind)
         raise AssertionError("abort_on_error ends the call")
 
-    async def TellChoices(  # noqa: N802
-        self, request: TellChoicesRequest, context: Any
-    ) -> TellChoicesResponse:
+    async def DescribeDecisions(  # noqa: N802
+        self, request: DescribeDecisionsRequest, context: Any
+    ) -> DescribeDecisionsResponse:
         async with self._answering(request, context):
             if len(request.messages) > CHOICES_MAX:
                 raise InvalidRequest(f"A call may ask about at most {CHOICES_MAX} messages.")
             name, settings = request.strategy.name, request.strategy.settings
             found = await self._trials.choices(name, settings, [*map(_as_json, request.messages)])
-            answer = TellChoicesResponse(why=found.get("why", ""))
+            answer = DescribeDecisionsResponse(why=found.get("why", ""))
             for left, right, words in found.get("choices", ()):
                 answer.choices.add(left=left, right=right, words=words)
             return answer
@@ -230,7 +230,7 @@ class CompactorService(CompactorServiceServicer):
             raise CompactorUnavailable(f"The compactor is stopping: {self._why_stopped}.")
         if self.engine is None:
             raise CompactorUnavailable("The compactor is starting. Try again when it is ready.")
-        self.asked += 1
+        self.runs_requested += 1
         return self.engine
 
     async def _own_of(self, plan: CompactionPlan) -> Own | None:
@@ -258,11 +258,11 @@ class CompactorService(CompactorServiceServicer):
     async def _tried(self, strategies: Sequence[CompactionStrategy]) -> list[Tried]:
         """Tries the user-defined ones among `strategies`."""
 
-        async def tried(asked: CompactionStrategy) -> Tried:
-            if listed(asked.name) is not None or not is_own(asked.name):
+        async def tried(requested: CompactionStrategy) -> Tried:
+            if listed(requested.name) is not None or not is_own(requested.name):
                 return None
             try:
-                return await self._trials.of(asked.name, asked.settings)
+                return await self._trials.of(requested.name, requested.settings)
             except InvalidStrategy as error:
                 return error
 
@@ -307,7 +307,7 @@ def _analysis_of(request: AnalyzeRequest, engine: Engine, tried: Sequence[Tried]
     return AnalysisRun(request, engine, tried)
 
 
-def _as_json(message: ToldMessage) -> dict[str, Any]:
+def _as_json(message: DecisionMessage) -> dict[str, Any]:
     """Encodes a message for the process of a trial (compactor/user_strategies/samples.py)."""
     at = message.id
     return {

@@ -199,9 +199,9 @@ class Worker:
 
     async def _idle(self, seconds: float) -> None:
         """Waits until, for this time, nothing has run and nothing was requested."""
-        asked = -1
-        while self._service.asked != asked or not self._service.is_idle:
-            asked = self._service.asked
+        known = -1
+        while self._service.runs_requested != known or not self._service.is_idle:
+            known = self._service.runs_requested
             await asyncio.sleep(seconds)
 
     async def _listen(self) -> grpc.aio.Server:

@@ -124,13 +124,13 @@ class UnknownStrategy(InvalidRequest):
 
     def __init__(self, name: str, version: int, known: Mapping[str, int]) -> None:
         listed = ", ".join(f"{each!r} version {number}" for each, number in known.items())
-        asked = f"{name!r} version {version}" if version else repr(name)
+        requested = f"{name!r} version {version}" if version else repr(name)
         advice = (
             "Use a compactor of the broker's version."
             if version
             else "Use one of these, or a user-defined one, installed where the compactor runs."
         )
-        super().__init__(f"This compactor has no strategy {asked}. It has: {listed}. {advice}")
+        super().__init__(f"This compactor has no strategy {requested}. It has: {listed}. {advice}")
         self.name, self.version, self.known = name, version, known
 
 

@@ -166,8 +166,8 @@ def _add_compactor(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     compactor = (
         "where compaction runs. spark: a worker on Spark. inline: a worker without Java. auto, the "
-        "default: spark if it starts, else inline. off: nowhere. HOST:PORT: a worker that was "
-        "started separately, with the same LEDGERFOLD_COMPACTOR_SECRET in its environment"
+        "default: spark if it starts, else inline. off: no compaction. HOST:PORT: a worker that "
+        "was started separately, with the same LEDGERFOLD_COMPACTOR_SECRET in its environment"
     )
     add("--compactor", default="auto", metavar="auto|spark|inline|off|HOST:PORT", help=compactor)
     master = (
@@ -182,14 +182,14 @@ def _add_compactor(group: argparse._ArgumentGroup) -> None:
     )
     add("--compaction-service", metavar="module:Factory", help=service)
     ALLOW_STRATEGY.add_to(group)
-    answer = "fail a run whose user-defined strategy takes longer to answer; default 60s"
+    answer = "fail a run if its user-defined strategy takes longer for one message; default 60s"
     add("--strategy-timeout", type=_timeout_ms, default=60_000, metavar="TIME", help=answer)
     # A task needs 128M without the user's strategy.
     memory = "fail a run if a task with a user-defined strategy uses more memory; default 1G"
     add("--strategy-memory", type=_size_from(128), default=1 << 30, metavar="SIZE", help=memory)
     garbage = (
-        "rewrite a segment of a compacted ledger when dead messages exceed this part of it; 0: "
-        "rewrite it at the first one, as older clients need; default 30%%"
+        "rewrite a segment of a compacted ledger when dead messages exceed this part of it; "
+        "default 30%%; 0%% leaves no dead messages, which clients of 0.1.0 cannot read"
     )
     garbage_max = "--compaction-segment-garbage-max"
     add(garbage_max, type=_percent, default=0.3, metavar="PERCENT", help=garbage)

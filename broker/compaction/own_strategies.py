@@ -1,12 +1,17 @@
-"""The broker's check that a user-defined strategy is allowed.
+"""The broker's checks of a user-defined strategy, before anything is stored or queued.
 
 The worker checks again, against its own start options, since anyone who knows its secret can send a
-plan. This check comes first, so that the error is returned before anything is stored or queued.
+plan.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from ledgerfold.broker.compaction.interfaces import BrokerContext
+from ledgerfold.broker.worker.compactor import Compactor
+from ledgerfold.storage.errors import CompactorUnavailable
+from ledgerfold.strategies.catalogue import listed
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 
 
@@ -15,3 +20,17 @@ async def check_allowed(broker: BrokerContext, strategy: CompactionStrategy) -> 
     allowed = broker.settings.allowed_strategies
     if not allowed.knows(strategy.name):
         await broker.in_thread(lambda: allowed.check(strategy.name))
+
+
+async def check_before_run(
+    broker: BrokerContext, compactor: Compactor, strategy: CompactionStrategy
+) -> None:
+    """Checks the strategy of one run: a mistyped name is one that the worker cannot load.
+
+    While no worker can check it, only its permission is checked: the run, which waits for a worker,
+    reports any other error. Raises StrategyNotAllowed, InvalidStrategy.
+    """
+    if listed(strategy.name) is None:
+        await check_allowed(broker, strategy)
+        with suppress(CompactorUnavailable):
+            await compactor.check_strategy(strategy)

@@ -102,13 +102,17 @@ def explain(
         known = f"; superseded by {newer}, which no cleaning maps yet" if newer else ""
         return Explanation(what, f"{_until(record.offset, round_)}{known}")
     if not round_.is_any:
-        return Explanation(what, f"stays until there is something to clean{_horizon(record)}")
+        return Explanation(what, f"{_skipped(round_)}{_horizon(record)}")
     sentence, rule = _fate(record, round_, mapped)
     if sentence.startswith("removed") and record.batch.last_of_producer is not None:
         producer = record.batch.last_of_producer
         sentence += f"; last batch of producer {producer}: its header is kept"
     by = mapped if rule == pb.COMPACTION_RULE_OBSCURED else None
     return Explanation(what, sentence, rule, by)
+
+
+def _skipped(round_: NextRound) -> str:
+    return f"stays: the cleaner skips the log, which is clean below offset {round_.bound}"
 
 
 def _fate(record: Record, round_: NextRound, mapped: int | None) -> _Rule:
@@ -136,7 +140,7 @@ def explain_marker(marker: Marker, round_: NextRound) -> Explanation:
     if marker.offset >= round_.bound:
         return Explanation(what, _until(marker.offset, round_))
     if not round_.is_any:
-        return Explanation(what, "stays until there is something to clean")
+        return Explanation(what, _skipped(round_))
     last = marker.batch.last_of_producer
     if marker.is_commit is None:
         if last is not None:

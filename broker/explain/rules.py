@@ -136,15 +136,15 @@ class _Account:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._past, self._hypothetical = None, None
-        asked = run_parameters(facts.strategy, facts.time_ms, facts.read)
+        requested = run_parameters(facts.strategy, facts.time_ms, facts.read)
         rules = rules_of(facts.strategy.name)
-        self._next = Evaluation(rules.evaluator(asked), _conclude_next)
+        self._next = Evaluation(rules.evaluator(requested), _conclude_next)
         if facts.line is not None and facts.has_key:
             self._past = Past(facts.line, facts.read, is_whole=facts.is_whole)
             if rules is not OWN and any(
                 strategy_of(run) != facts.strategy for run in facts.line.runs
             ):
-                self._hypothetical = Evaluation(rules.evaluator(asked), _conclude_hypothetical)
+                self._hypothetical = Evaluation(rules.evaluator(requested), _conclude_hypothetical)
 
     def process(self, found: Found) -> Version:
         version, line = Version(found), self._facts.line

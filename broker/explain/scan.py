@@ -50,7 +50,7 @@ from ledgerfold.storage.message_ids import id_text
 from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.storage.segment import record_position
 from ledgerfold.strategies.catalogue import drops_null_keys
-from ledgerfold.v1.compactor_pb2 import TellChoicesRequest, TellChoicesResponse
+from ledgerfold.v1.compactor_pb2 import DescribeDecisionsRequest, DescribeDecisionsResponse
 from ledgerfold.v1.explain_pb2 import ExplainRequest, ExplainResponse
 from ledgerfold.v1.records_pb2 import LedgerRecord, MessageId, SegmentRecord
 
@@ -89,7 +89,7 @@ class Explainer:
 
     async def _explain_one(
         self, topic: Topic, request: ExplainRequest, versions_max: int
-    ) -> tuple[ExplainResponse, TellChoicesRequest | None]:
+    ) -> tuple[ExplainResponse, DescribeDecisionsRequest | None]:
         """Returns the explanation, and the questions for a user-defined strategy."""
         topic.log.views.check()
         with topic.log.views.current.pinned():
@@ -100,13 +100,13 @@ class Explainer:
                 # The caller may have abandoned the call: then nothing waits for the thread.
                 scan.is_abandoned.set()
 
-    async def _ask(self, explained: ExplainResponse, asked: TellChoicesRequest) -> None:
+    async def _ask(self, explained: ExplainResponse, requested: DescribeDecisionsRequest) -> None:
         try:
-            await check_allowed(self._broker, asked.strategy)
-            answer = await self._broker.compactor.tell_choices(asked)
+            await check_allowed(self._broker, requested.strategy)
+            answer = await self._broker.compactor.describe_decisions(requested)
         except (CompactorUnavailable, StrategyNotAllowed) as error:
-            answer = TellChoicesResponse(why=error.message.rstrip("."))
-        add_words(explained, asked, answer)
+            answer = DescribeDecisionsResponse(why=error.message.rstrip("."))
+        add_words(explained, requested, answer)
 
 
 class _Scan:
@@ -129,7 +129,7 @@ class _Scan:
         # The messages of the last entry read, by batch index.
         self._read_last: tuple[Position, dict[int, StoredMessage]] | None = None
         # The questions for the compactor, after an answer; None if there are none.
-        self.to_ask: TellChoicesRequest | None = None
+        self.to_ask: DescribeDecisionsRequest | None = None
         self._newest: deque[Found] = deque(maxlen=MESSAGES_MAX)
 
     def answer(self, request: ExplainRequest) -> ExplainResponse:

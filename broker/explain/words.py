@@ -16,7 +16,11 @@ from typing import Final
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.strategies.catalogue import listed
-from ledgerfold.v1.compactor_pb2 import TellChoicesRequest, TellChoicesResponse, ToldMessage
+from ledgerfold.v1.compactor_pb2 import (
+    DecisionMessage,
+    DescribeDecisionsRequest,
+    DescribeDecisionsResponse,
+)
 from ledgerfold.v1.explain_pb2 import ExplainResponse
 from ledgerfold.v1.records_pb2 import CompactionStrategy, MessageId
 
@@ -33,20 +37,20 @@ def to_ask(
     strategy: CompactionStrategy,
     newest: Iterable[Found],
     read: Callable[[Found], StoredMessage],
-) -> TellChoicesRequest:
+) -> DescribeDecisionsRequest:
     """Builds the request. `newest` are in reverse order. Raises read errors."""
-    messages, size_bytes = list[ToldMessage](), 0
+    messages, size_bytes = list[DecisionMessage](), 0
     for found in newest:
         message = _message(found, read(found))
         size_bytes += message.ByteSize()
         if size_bytes > _BYTES_MAX:
             break
         messages.append(message)
-    return TellChoicesRequest(strategy=strategy, messages=reversed(messages))
+    return DescribeDecisionsRequest(strategy=strategy, messages=reversed(messages))
 
 
-def _message(found: Found, stored: StoredMessage) -> ToldMessage:
-    return ToldMessage(
+def _message(found: Found, stored: StoredMessage) -> DecisionMessage:
+    return DecisionMessage(
         key=stored.key or b"",
         value=stored.value,
         properties=stored.properties,
@@ -57,20 +61,22 @@ def _message(found: Found, stored: StoredMessage) -> ToldMessage:
 
 
 def add_words(
-    explained: ExplainResponse, asked: TellChoicesRequest, answer: TellChoicesResponse
+    explained: ExplainResponse,
+    requested: DescribeDecisionsRequest,
+    answer: DescribeDecisionsResponse,
 ) -> None:
     """Adds the answers to the listed versions. Ignores invalid answers."""
     versions = {_place(each.id): each for each in explained.versions}
-    count = len(asked.messages)
+    count = len(requested.messages)
     for choice in answer.choices:
         if not 0 <= choice.left < choice.right < count:
             continue
-        version = versions.get(_place(asked.messages[choice.right].id))
+        version = versions.get(_place(requested.messages[choice.right].id))
         if version is not None:
             version.words = choice.words
-            version.words_left.CopyFrom(asked.messages[choice.left].id)
+            version.words_left.CopyFrom(requested.messages[choice.left].id)
     if answer.why and explained.versions:
-        explained.notes.append(f"{asked.strategy.name} was asked to explain: {answer.why}.")
+        explained.notes.append(f"{requested.strategy.name} was asked to explain: {answer.why}.")
 
 
 def _place(message_id: MessageId) -> tuple[int, int, int]:

@@ -74,10 +74,10 @@ _FORMS = {
 }
 
 
-def checked(asked: Fault) -> Fault:
+def checked(requested: Fault) -> Fault:
     """Returns a new rule with full names and without hits. Raises InvalidRequest."""
     fault = Fault()
-    fault.CopyFrom(asked)
+    fault.CopyFrom(requested)
     fault.ClearField("id")
     fault.ClearField("hits")
     form = _FORMS.get(fault.kind)

@@ -100,9 +100,9 @@ class Faults:
 
     # Administration, on the event loop
 
-    def add(self, asked: Fault) -> Fault:
+    def add(self, requested: Fault) -> Fault:
         """Adds a rule. Returns it with its id. Raises InvalidRequest, LimitExceeded."""
-        fault = checked(asked)
+        fault = checked(requested)
         with self._lock:
             if len(self._rules) >= RULES_MAX:
                 remedy = "Remove some: `ledgerfold faults clear` removes all."

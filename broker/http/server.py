@@ -151,11 +151,11 @@ class AdminServer:
                 rates.take(self._client(request))
             verb, names = (await self._routes).find(request.method, path.path)
             query, role = _query(path.query), certificate_role(request)
-            asked = Request(names, query, None, request.headers, role)
+            requested = Request(names, query, None, request.headers, role)
             if isinstance(verb, GuardedVerb):
                 # A body costs time, and memory.
-                verb.check(asked)
-            whole = replace(asked, body=await _body(request))
+                verb.check(requested)
+            whole = replace(requested, body=await _body(request))
             async with asyncio.timeout(REQUEST_S):
                 return await verb(whole) or Answer()
         except Refusal as refusal:

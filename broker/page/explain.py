@@ -31,13 +31,13 @@ class ExplainPage:
     def __init__(self, broker: Broker, compaction: CompactionHandlers) -> None:
         self._broker, self._compaction = broker, compaction
 
-    async def show(self, asked: PageRequest) -> Page:
+    async def show(self, requested: PageRequest) -> Page:
         """Shows the history of a key, `of`, whose form is `by`. Without a key, shows the form."""
         # Also without a question: a topic that does not exist has no form.
-        topic, *_ = stored_names(self._broker, asked.topic)
-        by, of = asked.text("by", "text"), asked.text("of")
+        topic, *_ = stored_names(self._broker, requested.topic)
+        by, of = requested.text("by", "text"), requested.text("of")
         values: dict[str, Any] = {
-            "topic": asked.topic,
+            "topic": requested.topic,
             "by": by,
             "of": of,
             "ways": WAYS,
@@ -53,7 +53,7 @@ class ExplainPage:
                 "notes": list(explained.notes),
                 "strategy": explained.strategy,
             }
-        return Page("explain.html", f"Explain: {asked.topic}", values)
+        return Page("explain.html", f"Explain: {requested.topic}", values)
 
 
 def _request(topic: str, by: str, of: str) -> pb.ExplainRequest:

@@ -176,10 +176,10 @@ class PageServer:
         kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if kind != _FORM:
             raise Refusal(415, f"A form must have the content type {_FORM}.")
-        asked = PageRequest(parts, parse(await read_body(request)))
-        self.guard.check_change(request.headers, asked.text("token"))
+        requested = PageRequest(parts, parse(await read_body(request)))
+        self.guard.check_change(request.headers, requested.text("token"))
         async with asyncio.timeout(REQUEST_S):
-            return await change(asked)
+            return await change(requested)
 
     def _change(self, parts: Sequence[str]) -> View | None:
         match parts:

@@ -43,50 +43,55 @@ class WhatIfPage:
     def __init__(self, broker: Broker, compaction: CompactionHandlers) -> None:
         self._broker, self._compaction = broker, compaction
 
-    async def show(self, asked: PageRequest) -> Page:
+    async def show(self, requested: PageRequest) -> Page:
         """Answers a question; without one (`ask`), shows its form."""
-        name = recorded_name(self._broker, asked.topic)
+        name = recorded_name(self._broker, requested.topic)
         topic = await self._broker.any_topic(name, create=False)
         is_kafka = isinstance(topic, KafkaTopic)
         values: dict[str, Any] = {
-            "topic": asked.topic,
+            "topic": requested.topic,
             "is_kafka": is_kafka,
             "strategies": tuple(LISTED.values()),
-            "asked": asked,
+            "asked": requested,
             "size_units": SIZE_UNITS,
             "time_units": TIME_UNITS_MS,
             "answers": None,
         }
-        if asked.text("ask"):
-            request = _cleanings(asked) if is_kafka else _forecasts(asked)
+        if requested.text("ask"):
+            request = _cleanings(requested) if is_kafka else _forecasts(requested)
             request.topic = name
             answer = await self._compaction.what_if(request)
             values["answers"] = [_answer(each) for each in answer.topics]
-        return Page("what_if.html", f"What if: {asked.topic}", values)
+        return Page("what_if.html", f"What if: {requested.topic}", values)
 
 
-def _forecasts(asked: PageRequest) -> WhatIfRequest:
+def _forecasts(requested: PageRequest) -> WhatIfRequest:
     """Raises Refusal."""
     request = WhatIfRequest()
-    for name in asked.texts("strategy"):
+    for name in requested.texts("strategy"):
         if name not in LISTED:
             raise Refusal(400, f"{name[:100]!r} is not a strategy of the list.")
-        settings = {each.name: asked.text(f"{name}.{each.name}") for each in LISTED[name].settings}
+        settings = {
+            each.name: requested.text(f"{name}.{each.name}") for each in LISTED[name].settings
+        }
         request.strategies.append(CompactionStrategy(name=name, settings=settings))
-    size, time_ms = _unit(asked, "size_unit", SIZE_UNITS), _unit(asked, "time_unit", TIME_UNITS_MS)
+    size, time_ms = (
+        _unit(requested, "size_unit", SIZE_UNITS),
+        _unit(requested, "time_unit", TIME_UNITS_MS),
+    )
     request.replays.extend(
-        [ReplaySetting(threshold_bytes=each * size) for each in _numbers(asked, "threshold")]
-        + [ReplaySetting(interval_ms=each * time_ms) for each in _numbers(asked, "every")]
+        [ReplaySetting(threshold_bytes=each * size) for each in _numbers(requested, "threshold")]
+        + [ReplaySetting(interval_ms=each * time_ms) for each in _numbers(requested, "every")]
     )
     _check_count(request.replays)
     return request
 
 
-def _cleanings(asked: PageRequest) -> WhatIfRequest:
+def _cleanings(requested: PageRequest) -> WhatIfRequest:
     """Combines the ratios and the lags of a question. Raises Refusal."""
-    ratios = asked.text("ratio").replace(",", " ").split()
-    time_ms = _unit(asked, "time_unit", TIME_UNITS_MS)
-    lags = [str(each * time_ms) for each in _numbers(asked, "lag")]
+    ratios = requested.text("ratio").replace(",", " ").split()
+    time_ms = _unit(requested, "time_unit", TIME_UNITS_MS)
+    lags = [str(each * time_ms) for each in _numbers(requested, "lag")]
     # Bounded before they are combined.
     _check_count(ratios)
     _check_count(lags)
@@ -106,16 +111,16 @@ def _check_count(replays: Sequence[object]) -> None:
         raise Refusal(400, f"At most {REPLAYS_MAX} settings are compared at a time.")
 
 
-def _unit(asked: PageRequest, name: str, units: dict[str, int]) -> int:
+def _unit(requested: PageRequest, name: str, units: dict[str, int]) -> int:
     first = next(iter(units))
-    if (unit := asked.text(name, first)) not in units:
+    if (unit := requested.text(name, first)) not in units:
         raise Refusal(400, f"{unit[:100]!r} is not a unit: use {', '.join(units)}.")
     return units[unit]
 
 
-def _numbers(asked: PageRequest, name: str) -> list[int]:
+def _numbers(requested: PageRequest, name: str) -> list[int]:
     """Returns whole numbers from a text with commas or spaces. Raises Refusal."""
-    numbers = [whole_number(name, each) for each in asked.text(name).replace(",", " ").split()]
+    numbers = [whole_number(name, each) for each in requested.text(name).replace(",", " ").split()]
     if any(not 0 < each < 10**9 for each in numbers):
         raise Refusal(400, f"{name}: use whole numbers from 1 on, separated by commas.")
     return numbers

@@ -166,10 +166,10 @@ class Consuming:
 
     async def unsubscribe(self, request: BaseCommand) -> None:
         """Deletes the subscription. Raises SubscriptionBusy; answers other errors itself."""
-        asked = request.unsubscribe
-        attached = self._connected(asked.consumer_id)
+        requested = request.unsubscribe
+        attached = self._connected(requested.consumer_id)
         subscription = attached.subscription
-        if len(subscription.consumers) > 1 and not asked.force:
+        if len(subscription.consumers) > 1 and not requested.force:
             why = "other consumers are connected; close them first."
             raise SubscriptionBusy(attached.topic.name, subscription.name, why)
         attached.is_leaving = True
@@ -182,13 +182,13 @@ class Consuming:
         except LedgerfoldError as error:
             # The subscription remains, without this consumer. NOTE: the Java client reconnects it
             # only if the error has arrived before.
-            self._link.send(error_answer(asked.request_id, error))
+            self._link.send(error_answer(requested.request_id, error))
             attached.notify_closed()
             return
         finally:
-            self._consumers.pop(asked.consumer_id, None)
+            self._consumers.pop(requested.consumer_id, None)
             await self._detach(attached)
-        self._succeed(asked.request_id)
+        self._succeed(requested.request_id)
 
     async def _detach(self, attached: AttachedConsumer | None) -> None:
         if attached is not None:
@@ -234,11 +234,11 @@ class Consuming:
         attached.ready()
 
     async def redeliver(self, request: BaseCommand) -> None:
-        asked = request.redeliver
-        attached = self._consumers.get(asked.consumer_id)
+        requested = request.redeliver
+        attached = self._consumers.get(requested.consumer_id)
         if attached is not None:
-            attached.raise_epoch(asked)
-            positions = await named_positions(asked.message_ids, attached.subscription)
+            attached.raise_epoch(requested)
+            positions = await named_positions(requested.message_ids, attached.subscription)
             attached.subscription.redeliver(attached.consumer, positions)
 
     async def acknowledge(self, request: BaseCommand) -> None:
@@ -280,12 +280,12 @@ class Consuming:
 
         Raises InvalidRequest, SubscriptionBusy, StorageError, Moved.
         """
-        asked = request.seek
-        attached = self._connected(asked.consumer_id)
-        start = start_at(asked)
+        requested = request.seek
+        attached = self._connected(requested.consumer_id)
+        start = start_at(requested)
         if attached.stored is None:
             # As in Pulsar: there is no position to move to.
-            self._succeed(asked.request_id)
+            self._succeed(requested.request_id)
             return
         topic, subscription = attached.stored
         if not subscription.is_durable:
@@ -293,7 +293,7 @@ class Consuming:
         await run_to_completion(self._move(topic, subscription, start))
         if attached.delivering is not None:
             await asyncio.wait((attached.delivering,))
-        self._succeed(asked.request_id)
+        self._succeed(requested.request_id)
 
     async def _move(self, topic: Topic, subscription: Subscription, start: StartPosition) -> None:
         try:
@@ -304,8 +304,8 @@ class Consuming:
                 _drop(topic, subscription)
 
     async def last_message_id(self, request: BaseCommand) -> None:
-        asked = request.get_last_message_id
-        attached = self._connected(asked.consumer_id)
+        requested = request.get_last_message_id
+        attached = self._connected(requested.consumer_id)
         if attached.stored is None:
             raise NotAllowed(IS_NON_PERSISTENT.format(attached.topic.name))
         (topic, subscription), consumer = attached.stored, attached.consumer
@@ -318,7 +318,7 @@ class Consuming:
             if index >= 0:
                 last.batch_index = index
         answer = pulsar_pb2.CommandGetLastMessageIdResponse(
-            request_id=asked.request_id,
+            request_id=requested.request_id,
             last_message_id=last,
             consumer_mark_delete_position=message_id(*subscription.mark_delete),
         )
@@ -326,9 +326,9 @@ class Consuming:
         self._link.send(command(type_, get_last_message_id_response=answer))
 
     async def stats(self, request: BaseCommand) -> None:
-        asked = request.consumer_stats
-        attached = self._consumers.get(asked.consumer_id)
-        answer = pulsar_pb2.CommandConsumerStatsResponse(request_id=asked.request_id)
+        requested = request.consumer_stats
+        attached = self._consumers.get(requested.consumer_id)
+        answer = pulsar_pb2.CommandConsumerStatsResponse(request_id=requested.request_id)
         if attached is None:
             answer.error_code = pulsar_pb2.CONSUMER_NOT_FOUND
             answer.error_message = "The consumer is not connected."

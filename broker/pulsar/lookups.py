@@ -39,13 +39,13 @@ class Lookups:
 
     async def partitions(self, request: BaseCommand) -> None:
         """Answers with the number of partitions. Raises InvalidRequest, TopicNotFound."""
-        asked = request.partitioned_metadata
-        answer = pulsar_pb2.CommandPartitionedMetadataResponse(request_id=asked.request_id)
-        name, broker = known_topic(self._link.broker, asked.topic), self._link.broker
+        requested = request.partitioned_metadata
+        answer = pulsar_pb2.CommandPartitionedMetadataResponse(request_id=requested.request_id)
+        name, broker = known_topic(self._link.broker, requested.topic), self._link.broker
         await looked_up(broker.faults, name)
         partitions = broker.partitions.count(name)
         is_new = not partitions and not broker.exists(name)
-        if is_new and not asked.metadata_auto_creation_enabled:
+        if is_new and not requested.metadata_auto_creation_enabled:
             raise TopicNotFound(name)
         answer.partitions, answer.response = partitions, 0
         type_ = pulsar_pb2.PARTITIONED_METADATA_RESPONSE
@@ -53,11 +53,11 @@ class Lookups:
 
     async def lookup(self, request: BaseCommand) -> None:
         """Answers with the address of this broker. Raises InvalidRequest, TopicNotFound."""
-        asked = request.lookup
-        answer = pulsar_pb2.CommandLookupResponse(request_id=asked.request_id)
+        requested = request.lookup
+        answer = pulsar_pb2.CommandLookupResponse(request_id=requested.request_id)
         broker = self._link.broker
-        await looked_up(broker.faults, known_topic(broker, asked.topic))
-        listeners, listener = broker.settings.pulsar_listeners, asked.advertised_listener_name
+        await looked_up(broker.faults, known_topic(broker, requested.topic))
+        listeners, listener = broker.settings.pulsar_listeners, requested.advertised_listener_name
         url = url_for(listener, listeners, self._service_url)
         answer.response, answer.authoritative = _CONNECT, True
         if url.startswith("pulsar://"):
@@ -72,24 +72,24 @@ class Lookups:
         async with self._link.list_turn():
             self._link.send(await self._topics(request.get_topics_of_namespace))
 
-    async def _topics(self, asked: CommandGetTopicsOfNamespace) -> BaseCommand:
+    async def _topics(self, requested: CommandGetTopicsOfNamespace) -> BaseCommand:
         names, broker = list[str](), self._link.broker
-        namespace = parse_namespace(asked.namespace)
-        if asked.mode != _NON_PERSISTENT:
+        namespace = parse_namespace(requested.namespace)
+        if requested.mode != _NON_PERSISTENT:
             names += await broker.in_thread(lambda: broker.names.listed(namespace))
-        if asked.mode != _PERSISTENT:
+        if requested.mode != _PERSISTENT:
             names += broker.non_persistent.listed(namespace)
         pattern = None
-        if asked.HasField("topics_pattern"):
+        if requested.HasField("topics_pattern"):
             # If the pattern is not supported here, the client filters the topics itself.
             with suppress(InvalidRequest):
-                pattern = Pattern.of(asked.topics_pattern)
+                pattern = Pattern.of(requested.topics_pattern)
         if pattern is not None:
             names = await pattern.matching(names)
         hash_ = hash_of(names)
-        is_known = hash_ == asked.topics_hash
+        is_known = hash_ == requested.topics_hash
         answer = pulsar_pb2.CommandGetTopicsOfNamespaceResponse(
-            request_id=asked.request_id,
+            request_id=requested.request_id,
             topics=() if is_known else names,
             filtered=pattern is not None,
             topics_hash=hash_,

@@ -30,10 +30,12 @@ class SchemaCommands:
 
     async def get(self, request: BaseCommand) -> None:
         """Answers with a version of a schema. Raises InvalidRequest, SchemaNotFound."""
-        asked = request.get_schema
-        answer = pulsar_pb2.CommandGetSchemaResponse(request_id=asked.request_id)
-        name = full_topic(asked.topic)
-        number = number_from(asked.schema_version) if asked.HasField("schema_version") else None
+        requested = request.get_schema
+        answer = pulsar_pb2.CommandGetSchemaResponse(request_id=requested.request_id)
+        name = full_topic(requested.topic)
+        number = (
+            number_from(requested.schema_version) if requested.HasField("schema_version") else None
+        )
         record = self._link.broker.schemas.version(name, number)
         answer.schema.CopyFrom(_shown(record))
         answer.schema_version = version_bytes(record.version)
@@ -41,17 +43,17 @@ class SchemaCommands:
 
     async def get_or_create(self, request: BaseCommand) -> None:
         """Answers with the version that has a schema. Raises what refuses it."""
-        asked, broker = request.get_or_create_schema, self._link.broker
-        answer = pulsar_pb2.CommandGetOrCreateSchemaResponse(request_id=asked.request_id)
-        name = full_topic(asked.topic)
+        requested, broker = request.get_or_create_schema, self._link.broker
+        answer = pulsar_pb2.CommandGetOrCreateSchemaResponse(request_id=requested.request_id)
+        name = full_topic(requested.topic)
         if not broker.exists(name):
             raise TopicNotFound(name)
-        if asked.schema.type == _NONE:
+        if requested.schema.type == _NONE:
             # The Go client requests the version of BYTES, which has none. With an empty version, it
             # could not read the messages.
             broker.schemas.without(name)
         else:
-            answer.schema_version = await _for_producer(self._link, name, asked.schema)
+            answer.schema_version = await _for_producer(self._link, name, requested.schema)
         type_ = pulsar_pb2.GET_OR_CREATE_SCHEMA_RESPONSE
         self._link.send(command(type_, get_or_create_schema_response=answer))
 

@@ -38,13 +38,13 @@ class Watching:
 
     async def watch(self, request: BaseCommand) -> None:
         """Creates a watcher. Raises InvalidRequest, NotAllowed, Overloaded."""
-        asked = request.watch_topic_list
-        if asked.watcher_id in self._watchers:
-            raise NotAllowed(f"This connection already has watcher {asked.watcher_id}.")
+        requested = request.watch_topic_list
+        if requested.watcher_id in self._watchers:
+            raise NotAllowed(f"This connection already has watcher {requested.watcher_id}.")
         if len(self._watchers) >= WATCHERS_MAX:
             raise Overloaded(f"This connection has {WATCHERS_MAX} watchers, the maximum.")
-        watcher = TopicListWatcher(self._link, self._lists, asked)
-        self._watchers[asked.watcher_id] = watcher
+        watcher = TopicListWatcher(self._link, self._lists, requested)
+        self._watchers[requested.watcher_id] = watcher
         watcher.task = self._link.spawn(watcher.run())
 
     async def close(self, request: BaseCommand) -> None:
@@ -65,13 +65,13 @@ class Watching:
 class TopicListWatcher:
     """A watcher, with the changes of its list of which its client is not notified yet."""
 
-    def __init__(self, link: Link, lists: TopicLists, asked: CommandWatchTopicList) -> None:
+    def __init__(self, link: Link, lists: TopicLists, requested: CommandWatchTopicList) -> None:
         """Raises InvalidRequest, Overloaded."""
-        self._link, self._asked = link, asked
+        self._link, self._asked = link, requested
         self._changes: dict[str, bool] = {}
         self._changed = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
-        namespace, pattern = parse_namespace(asked.namespace), asked.topics_pattern
+        namespace, pattern = parse_namespace(requested.namespace), requested.topics_pattern
         with ExitStack() as resources:
             resources.enter_context(link.broker.outgoing.stream())
             self._list = lists.follow(namespace, pattern, self)

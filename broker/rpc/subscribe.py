@@ -159,10 +159,10 @@ def _options(opening: data_pb2.SubscribeOpen, *, on_ring: bool) -> ConsumerOptio
     )
 
 
-def _key_shared(asked: data_pb2.KeyShared, *, on_ring: bool) -> KeySharedPolicy:
-    ranges = tuple(HashRange(each.first, each.last) for each in asked.hash_ranges)
-    named = ranges if asked.sticky else ()
-    return KeySharedPolicy(asked.sticky, named, asked.allow_out_of_order, on_ring)
+def _key_shared(requested: data_pb2.KeyShared, *, on_ring: bool) -> KeySharedPolicy:
+    ranges = tuple(HashRange(each.first, each.last) for each in requested.hash_ranges)
+    named = ranges if requested.sticky else ()
+    return KeySharedPolicy(requested.sticky, named, requested.allow_out_of_order, on_ring)
 
 
 async def _attach(

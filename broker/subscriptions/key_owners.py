@@ -8,8 +8,8 @@ As in Pulsar 4.0, whose consumers get the same keys:
   moves only its own share. Consumers of the same name are numbered.
 * If the broker is configured so (subscriptionKeySharedUseConsistentHashing=false), each consumer
   has one range of slots instead: one who joins gets the lower half of the largest.
-* With explicit ranges (sticky), a consumer owns the slots that it names, 0 to 65,535; those that
-  nobody names wait.
+* With explicit ranges (sticky), a consumer owns the slots that it names, 0 to 65,535. Entries of
+  slots that no consumer names wait.
 
   >>> key_slot(b"key-0"), key_slot(b"key-0", on_ring=False)
   (23544, 63679)

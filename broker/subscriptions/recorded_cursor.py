@@ -2,8 +2,8 @@
 
 Acknowledgements change the cursor at once, and are written soon (cursor_writer.py). Seeks and
 passing over are written first: until the record is durable, the cursor stays where it is. If the
-write fails, they have no effect, and the next write has the cursor as it is. If the broker dies
-before that, the failed write may be found on disk: then they have succeeded after all.
+write fails, they have no effect, and the next write stores the unchanged cursor. If the broker dies
+before that, the failed write may be on disk, and the next start applies it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 They delay a reader's messages, fail it or disconnect it. Of a producer:
 
 * An entry that fails is not stored: its receipt has the error, as that of any refused entry.
-* One that disconnects is not stored. Those before it are, and have their receipts first; those
-  after it are dropped, as if they had not arrived. The client sends them again.
+* An entry that disconnects the producer is not stored. Earlier entries are stored, and get their
+  receipts first. Later entries are dropped. The client sends them again.
 * One whose receipt is lost is stored. Then the producer is disconnected in the same way, and its
   client sends the entry again; or it stays connected, and gets later receipts only.
 * A delay of a receipt begins when the entry arrives, so that the delays of several entries overlap.

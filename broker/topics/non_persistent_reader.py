@@ -1,8 +1,7 @@
 """A connected reader of a non-persistent topic: a consumer of its own subscription, as in Pulsar.
 
 It gets the messages that are published from now on, regardless of its start position. It cannot
-seek, and no messages wait beyond those that were sent: a check is answered together with the
-entries that are sent.
+seek. All its waiting messages have been sent, so the answer to has-more follows the sent entries.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
+from ledgerfold.broker.compaction.own_strategies import check_before_run
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.partitions import on_each
 from ledgerfold.broker.topics.topic import Topic
@@ -43,11 +44,13 @@ class PartitionedCompaction:
         return [await self._broker.topic(each, create=False, to_write=to_write) for each in names]
 
     async def trigger(self, name: str, strategy: CompactionStrategy | None = None) -> int:
-        """Returns the highest run number; 0 if nothing was new. Raises like the scheduler.
+        """Returns the highest run number; 0 if nothing was new.
 
-        `strategy`: used by these runs only.
+        `strategy`: used by these runs only. Raises InvalidStrategy, and like the scheduler.
         """
         topics = {topic.name: topic for topic in await self._topics(name, to_write=True)}
+        if strategy is not None:
+            await check_before_run(self._broker, self._broker.compactor, strategy)
         scheduler = self._broker.compaction
         numbers = await on_each(
             topics, lambda each: scheduler.trigger(topics[each], RUN_TRIGGER_ADMIN, strategy)

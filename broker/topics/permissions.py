@@ -5,8 +5,8 @@ have those of their topic. Revoking a grant of a partitioned topic revokes those
 too. Deleting a topic or a namespace deletes its grants. Whether grants matter is decided by
 broker/security/guard.py.
 
-Bounds: GRANTS_MAX of a namespace, with those of its topics; those of _KEPT_MAX namespaces are
-kept decoded, with the bytes of their record: if these are others, it is decoded again.
+Bounds: GRANTS_MAX of a namespace, with those of its topics; the decoded grants of _KEPT_MAX
+namespaces are cached, with the bytes of their record, and are decoded again when the bytes differ.
 """
 
 from __future__ import annotations

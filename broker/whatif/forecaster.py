@@ -66,17 +66,17 @@ class Forecaster:
         for strategy in strategies:
             await check_allowed(self._broker, strategy)
         with topic.log.views.current.pinned():
-            asked = AnalyzeRequest(
+            requested = AnalyzeRequest(
                 plan=next_input(self._broker, topic),
                 strategies=strategies,
                 differences_max=request.differences_max,
                 replays=request.replays,
             )
             if request.replays:
-                asked.history.CopyFrom(history(self._broker, topic))
+                requested.history.CopyFrom(history(self._broker, topic))
             ledgers = tuple(topic.log.ledgers.ids)
             try:
-                found = await self._broker.compactor.analyze(asked)
+                found = await self._broker.compactor.analyze(requested)
             except MissingFile:
                 if all(each in topic.log.ledgers for each in ledgers):
                     raise

@@ -45,9 +45,9 @@ class KafkaForecaster:
             )
         check_trials(request.trials)
         trials = request.trials or [CleaningTrial()]
-        asked = [(each, [self._settings(each, trial) for trial in trials]) for each in topics]
+        requested = [(each, [self._settings(each, trial) for trial in trials]) for each in topics]
         answer = WhatIfResponse()
-        for topic, settings in asked:
+        for topic, settings in requested:
             async with self._one_at_a_time, self._paused(topic.name):
                 answer.topics.append(await self._answer_one(topic, settings))
         return answer
@@ -72,10 +72,10 @@ class KafkaForecaster:
     async def _answer_one(
         self, topic: KafkaTopic, settings: Sequence[CleanerSettings]
     ) -> TopicWhatIf:
-        asked = AnalyzeRequest(kafka=history_of(topic, self._ledgers_dir, settings))
+        requested = AnalyzeRequest(kafka=history_of(topic, self._ledgers_dir, settings))
         ledgers = _ledgers(topic)
         try:
-            found = await self._broker.compactor.analyze(asked)
+            found = await self._broker.compactor.analyze(requested)
         except MissingFile:
             if ledgers <= _ledgers(topic):
                 raise

@@ -19,9 +19,9 @@ from ledgerfold.v1.compactor_pb2 import (
     CleanManifest,
     CleanPlan,
     CompactionPlan,
+    DescribeDecisionsRequest,
+    DescribeDecisionsResponse,
     Manifest,
-    TellChoicesRequest,
-    TellChoicesResponse,
 )
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
@@ -115,7 +115,9 @@ class Compactor(ABC):
         """
 
     @abstractmethod
-    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
+    async def describe_decisions(
+        self, request: DescribeDecisionsRequest
+    ) -> DescribeDecisionsResponse:
         """Returns a user-defined strategy's descriptions of messages.
 
         Raises CompactorUnavailable.

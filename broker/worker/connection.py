@@ -1,6 +1,6 @@
 """The channel to a worker, and the calls on it.
 
-However a run ends in the worker, the caller gets an error of storage/errors.py:
+If a run does not succeed, the caller gets an error of storage/errors.py:
 
 * the error in the worker's ErrorInfo: Corruption, MissingFile, DiskFailure, CompactionFailed,
   CompactorUnavailable (it is about to end, and has begun nothing), ...
@@ -44,10 +44,10 @@ from ledgerfold.v1.compactor_pb2 import (
     CleanPlan,
     CleanRequest,
     CompactionPlan,
+    DescribeDecisionsRequest,
+    DescribeDecisionsResponse,
     Manifest,
     RunRequest,
-    TellChoicesRequest,
-    TellChoicesResponse,
 )
 from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceStub
 from ledgerfold.v1.records_pb2 import CompactionStrategy
@@ -150,13 +150,15 @@ class WorkerConnection:
                 raise named from None
             raise CompactorUnavailable(named.message) from error
 
-    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
+    async def describe_decisions(
+        self, request: DescribeDecisionsRequest
+    ) -> DescribeDecisionsResponse:
         """Returns a user-defined strategy's descriptions. Raises CompactorUnavailable."""
         try:
-            answer = await self._stub.TellChoices(request, metadata=self._metadata)
+            answer = await self._stub.DescribeDecisions(request, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             raise CompactorUnavailable(error_from_rpc(error).message) from error
-        choices: TellChoicesResponse = answer
+        choices: DescribeDecisionsResponse = answer
         return choices
 
     async def _done_or_ended(self, reading: asyncio.Task[Any]) -> None:

@@ -10,8 +10,8 @@ files, the next start ends them first:
 * A folder that still exists at the next start names the worker to look for. No pid is stored, so a
   reused pid cannot be mistaken for the worker.
 
-Where no process is found (ledgerfold/marked_processes.py), the chain above has to suffice: the
-worker ends with its standard input, the JVM with the worker, the rest with it.
+Where no process is found (ledgerfold/marked_processes.py), nothing is ended here: the worker ends
+when its standard input closes, the JVM with the worker, and the other processes with the JVM.
 
   >>> scratch = new_scratch(folder)  # its name is the token
   >>> end_left_over(folder)

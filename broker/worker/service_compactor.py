@@ -41,9 +41,9 @@ from ledgerfold.v1.compactor_pb2 import (
     CleanManifest,
     CleanPlan,
     CompactionPlan,
+    DescribeDecisionsRequest,
+    DescribeDecisionsResponse,
     Manifest,
-    TellChoicesRequest,
-    TellChoicesResponse,
 )
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
@@ -137,7 +137,9 @@ class ServiceCompactor(Compactor):
         """Starts its thread; the service was created before the broker."""
         self._thread.start()
 
-    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
+    async def describe_decisions(
+        self, request: DescribeDecisionsRequest
+    ) -> DescribeDecisionsResponse:
         raise CompactorUnavailable(f"{self._name} cannot explain the decisions of a strategy.")
 
     async def known(self) -> None:

@@ -65,9 +65,9 @@ from ledgerfold.v1.compactor_pb2 import (
     CleanManifest,
     CleanPlan,
     CompactionPlan,
+    DescribeDecisionsRequest,
+    DescribeDecisionsResponse,
     Manifest,
-    TellChoicesRequest,
-    TellChoicesResponse,
 )
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
@@ -181,11 +181,13 @@ class CompactorSupervisor(Compactor):
             why = late if isinstance(error, TimeoutError) else str(error)
             raise CompactorUnavailable(_UNCHECKED.format(strategy.name, why)) from error
 
-    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
+    async def describe_decisions(
+        self, request: DescribeDecisionsRequest
+    ) -> DescribeDecisionsResponse:
         """Returns the descriptions before Spark is ready if need be."""
         try:
             async with asyncio.timeout(self._limits.check):
-                return await (await self._any_connection()).tell_choices(request)
+                return await (await self._any_connection()).describe_decisions(request)
         except TimeoutError:
             raise CompactorUnavailable(self.message or "It did not answer in time.") from None
 

@@ -46,17 +46,17 @@ def merge_messages(
                     yield from to_copy_tasks(content.values, first_ordinals)
                 case _:
                     yield 0, row[1]
-        asked = decided(strategy, spool)
-    yield from to_copy_tasks(asked.survivors(), first_ordinals)
-    yield 0, Counts(removed_events=asked.removed_events, keys=len(asked.standing))
+        requested = decided(strategy, spool)
+    yield from to_copy_tasks(requested.survivors(), first_ordinals)
+    yield 0, Counts(removed_events=requested.removed_events, keys=len(requested.standing))
 
 
 def decided(strategy: MessageStrategy, spool: Spool) -> ClassState:
     """Asks about all spooled messages. Raises StrategyFailed."""
-    asked = ClassState(strategy)
+    requested = ClassState(strategy)
     for columns in spool.in_order():
-        asked.about(columns)
-    return asked
+        requested.about(columns)
+    return requested
 
 
 class ClassState:

@@ -79,16 +79,20 @@ def fixed(strategy: Strategy) -> Maker:
 def strategic(name: str) -> Maker:
     """Returns the maker of a message strategy; its settings are the class's keyword arguments."""
     version, made_of = LISTED[name].version, READY_MADE[name]
-    return Maker(version, lambda asked: MessageStrategy(name, version, made_of, asked.settings))
+    return Maker(
+        version, lambda requested: MessageStrategy(name, version, made_of, requested.settings)
+    )
 
 
 MAKERS: dict[str, Maker] = {
     PUBLISHING_ORDER.name: fixed(PUBLISHING_ORDER),
     EVENT_TIME.name: fixed(EVENT_TIME),
-    "keep-n": Maker(LISTED["keep-n"].version, lambda asked: keep_n(int(asked.settings["n"]))),
+    "keep-n": Maker(
+        LISTED["keep-n"].version, lambda requested: keep_n(int(requested.settings["n"]))
+    ),
     "event-time-window": Maker(
         LISTED["event-time-window"].version,
-        lambda asked: event_time_window(int(asked.settings["lag_ms"]), asked.time_ms),
+        lambda requested: event_time_window(int(requested.settings["lag_ms"]), requested.time_ms),
     ),
     **{name: strategic(name) for name in READY_MADE},
 }
@@ -96,9 +100,9 @@ MAKERS: dict[str, Maker] = {
 
 def strategy_of(plan: CompactionPlan) -> AnyStrategy:
     """Creates the plan's strategy. Raises UnknownStrategy, InvalidRequest (its settings)."""
-    asked = CompactionStrategy(name=plan.strategy, settings=plan.strategy_settings)
+    requested = CompactionStrategy(name=plan.strategy, settings=plan.strategy_settings)
     maker = MAKERS.get(plan.strategy)
     if maker is None or plan.strategy_version not in (0, maker.version):
         known = {name: each.version for name, each in MAKERS.items()}
         raise UnknownStrategy(plan.strategy, plan.strategy_version, known)
-    return maker.make(Parameters(settings_of(asked), plan.time_ms))
+    return maker.make(Parameters(settings_of(requested), plan.time_ms))

@@ -39,7 +39,7 @@ class MessageStrategy:
     settings: Mapping[str, str] = field(default_factory=dict)
     # Entered around each task that uses it.
     held: Callable[[], AbstractContextManager[None]] = nullcontext
-    # Records each message that the class is asked about.
+    # Records each message for which the class is called.
     watch: Callable[[], Unwatched] = Unwatched
 
     def __post_init__(self) -> None:

@@ -165,7 +165,7 @@ def explain_choices(
 ) -> dict[str, Any]:
     """Returns the explanations of a strategy for the messages of a key: its `explain`.
 
-    As in a run, the class is asked about the messages in sequence; its `explain` is called if there
+    As in a run, the class is called for the messages in sequence; its `explain` is called if there
     is a current message. `handle_skipped` is not called. `choices`: the current message, the new
     one, and the text; `why`: the error that ended the list. Raises Exceeded.
 

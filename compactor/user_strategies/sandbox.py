@@ -83,7 +83,7 @@ class Trials:
         self, name: str, settings: Mapping[str, str], more: Mapping[str, Any]
     ) -> dict[str, Any]:
         seconds = min(self._limits.timeout_seconds, TRIAL_SECONDS)
-        asked = {
+        requested = {
             **more,
             "name": name,
             "settings": dict(settings),
@@ -101,7 +101,7 @@ class Trials:
         )
         try:
             async with asyncio.timeout(seconds + _PROCESS_SECONDS):
-                answer = await _asked(process, json.dumps(asked))
+                answer = await _asked(process, json.dumps(requested))
         except TimeoutError:
             return {"why": f"its trial took longer than {seconds:g} s"}
         finally:

@@ -77,11 +77,11 @@ def _described(name: str, loaded: Loaded, watch: Watch) -> dict[str, Any]:
 
 
 def main() -> None:
-    asked = json.loads(sys.stdin.readline())
+    requested = json.loads(sys.stdin.readline())
     answers = os.dup(1)
     os.dup2(2, 1)
-    limits = Limits(asked["timeout_seconds"], asked["memory_bytes"])
-    found = tried(asked["name"], asked["settings"], limits, asked.get("messages"))
+    limits = Limits(requested["timeout_seconds"], requested["memory_bytes"])
+    found = tried(requested["name"], requested["settings"], limits, requested.get("messages"))
     os.write(answers, json.dumps(found).encode() + b"\n")
     # The strategy may have started threads that do not end.
     os._exit(0)

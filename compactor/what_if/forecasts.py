@@ -36,31 +36,33 @@ _VALUE_BYTES_MAX = 100
 class Candidate(NamedTuple):
     """A strategy to analyse, built-in or user-defined."""
 
-    asked: CompactionStrategy
+    requested: CompactionStrategy
     strategy: AnyStrategy | None
     own: Tried = None
 
 
-def candidate(asked: CompactionStrategy, time_ms: int, tried: Tried = None) -> Candidate:
+def candidate(requested: CompactionStrategy, time_ms: int, tried: Tried = None) -> Candidate:
     """Returns a candidate. Raises InvalidRequest, UnknownStrategy, InvalidStrategy (no package
     offers that name).
     """
-    asked = checked(asked)
-    if listed(asked.name) is not None:
-        return Candidate(asked, _strategy(asked, time_ms))
-    place_of(asked.name)
-    return Candidate(asked, None, tried)
+    requested = checked(requested)
+    if listed(requested.name) is not None:
+        return Candidate(requested, _strategy(requested, time_ms))
+    place_of(requested.name)
+    return Candidate(requested, None, tried)
 
 
-def column_strategy(asked: CompactionStrategy, time_ms: int) -> Strategy:
+def column_strategy(requested: CompactionStrategy, time_ms: int) -> Strategy:
     """Returns a strategy over columns. Raises InvalidRequest, UnknownStrategy."""
-    strategy = _strategy(asked, time_ms)
+    strategy = _strategy(requested, time_ms)
     assert isinstance(strategy, Strategy)
     return strategy
 
 
-def _strategy(asked: CompactionStrategy, time_ms: int) -> AnyStrategy:
-    plan = CompactionPlan(strategy=asked.name, strategy_settings=asked.settings, time_ms=time_ms)
+def _strategy(requested: CompactionStrategy, time_ms: int) -> AnyStrategy:
+    plan = CompactionPlan(
+        strategy=requested.name, strategy_settings=requested.settings, time_ms=time_ms
+    )
     return strategy_of(plan)
 
 
@@ -75,13 +77,13 @@ def input_of(figures: Figures) -> WhatIfInput:
     )
 
 
-def forecast(asked: CompactionStrategy, figures: Figures, at: int = 0) -> StrategyForecast:
+def forecast(requested: CompactionStrategy, figures: Figures, at: int = 0) -> StrategyForecast:
     """Returns the forecast of the strategy at that index of an analysis."""
     strategy_counts, sized = figures.strategy_counts[at], figures.sized[at]
     bytes_in = figures.counts.bytes_in
     reclaimable = bytes_in - sized.bytes
     return StrategyForecast(
-        strategy=asked,
+        strategy=requested,
         messages=sized.messages,
         entries=sized.entries,
         bytes=sized.bytes,

@@ -10,11 +10,11 @@ at every horizon (tests/unit/compactor/test_replay.py compares run by run).
     >>> from collections import namedtuple
     >>> Message = namedtuple("Message", "place value")
     >>> from ledgerfold.strategies.ready_made import Numeric
-    >>> asked = Recorder(Numeric())
+    >>> recorder = Recorder(Numeric())
     >>> five, three, seven = Message(1, b"5"), Message(3, b"3"), Message(5, b"7")
-    >>> [asked.should_keep_left(*each) for each in ((None, five), (five, three), (five, seven))]
+    >>> [recorder.should_keep_left(*each) for each in ((None, five), (five, three), (five, seven))]
     [False, True, False]
-    >>> asked.begun.tolist(), asked.ended.tolist()
+    >>> recorder.begun.tolist(), recorder.ended.tolist()
     ([0], [2])
 
 Memory of a task: that of a run's task (compactor/job/merge_messages.py) and 16 bytes a message.
@@ -93,8 +93,8 @@ class Lives:
                 spool.add(content)
             try:
                 recorder = Recorder(self.strategy.made())
-                asked = replace(self.strategy, made_of=lambda: recorder, settings={})
-                standing = decided(asked, spool).survivors()
+                requested = replace(self.strategy, made_of=lambda: recorder, settings={})
+                standing = decided(requested, spool).survivors()
             except LedgerfoldError as error:
                 yield Failure.of(error)
                 return

@@ -91,9 +91,11 @@ class Merge:
         survivors = []
         for number, strategy in enumerate(self.strategies):
             if isinstance(strategy, MessageStrategy):
-                asked = decided(strategy, spool)
-                strategy_counts = StrategyCounts(number, len(asked.standing), asked.removed_events)
-                positions = asked.survivors()
+                requested = decided(strategy, spool)
+                strategy_counts = StrategyCounts(
+                    number, len(requested.standing), requested.removed_events
+                )
+                positions = requested.survivors()
             else:
                 # Strategies with equal results in every chunk have equal results here, too.
                 parts = tuple(id(chunk.parts[number]) for chunk in chunks)

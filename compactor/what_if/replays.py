@@ -26,7 +26,7 @@ from ledgerfold.v1.what_if_pb2 import Replay, ReplaySetting
 
 def replays_of(
     history: History,
-    asked: CompactionStrategy,
+    requested: CompactionStrategy,
     settings: Iterable[ReplaySetting],
     retain_null_key: bool,
     check: Callable[[], None],
@@ -39,11 +39,11 @@ def replays_of(
     everywhere = None
     if lifetimes is not None:
         everywhere = sizes_by_lifetimes(history, lifetimes)
-    elif asked.name == PUBLISHING_ORDER.name:
+    elif requested.name == PUBLISHING_ORDER.name:
         everywhere = sizes_by_publishing_order(history, retain_null_key)
 
     def strategy_at(time_ms: int) -> Strategy:
-        return column_strategy(asked, time_ms)
+        return column_strategy(requested, time_ms)
 
     found = []
     for setting in settings:

@@ -75,10 +75,10 @@ class AnalysisRun(AnalysisWork):
             for each, own in zip_longest(request.strategies, tried)
         ]
         self._check_comparable()
-        asked, strategy, _ = self._candidates[0]
+        requested, strategy, _ = self._candidates[0]
         if request.replays and strategy is None:
             raise InvalidRequest(
-                f"{asked.name} cannot be replayed: several runs of a user-defined strategy may "
+                f"{requested.name} cannot be replayed: several runs of a user-defined strategy may "
                 "retain other messages than a single run."
             )
 
@@ -95,7 +95,7 @@ class AnalysisRun(AnalysisWork):
     def _execute(self) -> TopicWhatIf:
         request, candidates = self._request, self._candidates
         own = {
-            at: self._of_user_defined(each.asked, each.own)
+            at: self._of_user_defined(each.requested, each.own)
             for at, each in enumerate(candidates)
             if each.strategy is None
         }
@@ -116,7 +116,7 @@ class AnalysisRun(AnalysisWork):
         figures = run_analysis(self._engine.context, analysis)
         forecasts = {at: each.forecast for at, each in own.items()}
         for number, at in enumerate(strategies):
-            forecasts[at] = forecast(candidates[at].asked, figures, number)
+            forecasts[at] = forecast(candidates[at].requested, figures, number)
         found = TopicWhatIf(input=input_of(figures))
         found.forecasts.extend(forecasts[at] for at in range(len(candidates)))
         if analysis.differences_max:
@@ -129,14 +129,14 @@ class AnalysisRun(AnalysisWork):
             found.replays.extend(self._replays())
         return found
 
-    def _of_user_defined(self, asked: CompactionStrategy, own: Tried) -> _UserResult:
+    def _of_user_defined(self, requested: CompactionStrategy, own: Tried) -> _UserResult:
         """Analyses one strategy alone, within its limits: a failure affects its forecast only."""
         try:
             figures = self._user_figures(own)
         except (InvalidStrategy, StrategyFailed) as error:
-            return _UserResult(StrategyForecast(strategy=asked, not_forecast=error.message))
+            return _UserResult(StrategyForecast(strategy=requested, not_forecast=error.message))
         is_compared = self._request.differences_max > 0
-        return _UserResult(forecast(asked, figures), figures.survivors if is_compared else None)
+        return _UserResult(forecast(requested, figures), figures.survivors if is_compared else None)
 
     def _user_figures(self, own: Tried) -> Figures:
         """Runs its analysis. Raises InvalidStrategy, StrategyFailed, and errors of an analysis."""
@@ -166,7 +166,7 @@ class AnalysisRun(AnalysisWork):
 
     def _replays(self) -> list[Replay]:
         """Replays the history under the first strategy."""
-        request, (asked, strategy, _) = self._request, self._candidates[0]
+        request, (requested, strategy, _) = self._request, self._candidates[0]
         context, cores = self._engine.context, self._engine.cores
         reads_event_times, lifetimes = False, None
         if isinstance(strategy, Strategy):
@@ -178,4 +178,6 @@ class AnalysisRun(AnalysisWork):
             cut = cut_segments(self._history, cores, (strategy,))
             lifetimes = read_lifetimes(context, cut, strategy)
         retain = request.plan.retain_null_key
-        return replays_of(history, asked, request.replays, retain, self._check_cancelled, lifetimes)
+        return replays_of(
+            history, requested, request.replays, retain, self._check_cancelled, lifetimes
+        )

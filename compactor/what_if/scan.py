@@ -140,12 +140,14 @@ class Scan:
     def _folds(self, keyed: _Keyed) -> dict[int, Folded]:
         """Folds the chunk under each strategy, keys ascending; equal results share one object."""
         facts, begun = keyed.facts, dict[Strategy, Folded]()
-        asked = {number: each.simpler(facts) or each for number, each in self._over_columns.items()}
-        for strategy in asked.values():
+        requested = {
+            number: each.simpler(facts) or each for number, each in self._over_columns.items()
+        }
+        for strategy in requested.values():
             if strategy not in begun:
                 folded = strategy.begin(keyed.codes, facts, len(keyed.found))
                 begun[strategy] = _by_code(folded)
-        return {number: begun[each] for number, each in asked.items()}
+        return {number: begun[each] for number, each in requested.items()}
 
     def _candidates(self, chunk: Collected, folds: Mapping[int, Folded], keyed: _Keyed) -> Integers:
         """Returns the rows, among those with a key, that may survive."""

@@ -123,18 +123,18 @@ def drops_null_keys(name: str) -> bool:
     return known is None or known.is_strategic
 
 
-def checked(asked: CompactionStrategy) -> CompactionStrategy:
+def checked(requested: CompactionStrategy) -> CompactionStrategy:
     """Returns the strategy under our name. Raises InvalidRequest if name or settings are invalid.
 
     For a user-defined strategy, checks only the form of the name.
     """
-    found = listed(asked.name)
+    found = listed(requested.name)
     if found is None:
-        check_own_name(asked.name)
-        _check_settings(asked)
-        return asked
-    _check_settings(asked)
-    strategy = CompactionStrategy(name=found.name, settings=asked.settings)
+        check_own_name(requested.name)
+        _check_settings(requested)
+        return requested
+    _check_settings(requested)
+    strategy = CompactionStrategy(name=found.name, settings=requested.settings)
     settings_of(strategy)
     return strategy
 
@@ -148,23 +148,23 @@ def check_own_name(name: str) -> None:
         )
 
 
-def _check_settings(asked: CompactionStrategy) -> None:
+def _check_settings(requested: CompactionStrategy) -> None:
     """Checks the settings of any strategy, which are stored, logged, and part of every status."""
-    if len(asked.settings) > SETTINGS_MAX:
+    if len(requested.settings) > SETTINGS_MAX:
         raise InvalidRequest(
-            f"Strategy {asked.name!r} has {len(asked.settings)} settings; the limit is "
+            f"Strategy {requested.name!r} has {len(requested.settings)} settings; the limit is "
             f"{SETTINGS_MAX}."
         )
-    for name, value in asked.settings.items():
+    for name, value in requested.settings.items():
         if not name.isidentifier() or len(name) > _NAME_CHARACTERS_MAX:
             raise InvalidRequest(
-                f"Setting {name!r} of strategy {asked.name!r} is not a valid name: settings are "
-                "keyword arguments of its class."
+                f"Setting {name!r} of strategy {requested.name!r} is not a valid name: settings "
+                "are keyword arguments of its class."
             )
         if len(value) > VALUE_CHARACTERS_MAX or "\0" in value:
             raise InvalidRequest(
-                f"Setting {name!r} of strategy {asked.name!r} has {len(value)} characters. It may "
-                f"have at most {VALUE_CHARACTERS_MAX}, and no NUL."
+                f"Setting {name!r} of strategy {requested.name!r} has {len(value)} characters. It "
+                f"may have at most {VALUE_CHARACTERS_MAX}, and no NUL."
             )
 
 

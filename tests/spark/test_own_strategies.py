@@ -13,9 +13,9 @@ from ledgerfold.v1.compactor_pb2 import (
     AnalyzeRequest,
     CancelRequest,
     CheckStrategyRequest,
+    DescribeDecisionsRequest,
+    DescribeDecisionsResponse,
     RunRequest,
-    TellChoicesRequest,
-    TellChoicesResponse,
 )
 from ledgerfold.v1.records_pb2 import CompactionStrategy, MessageId
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
@@ -300,12 +300,12 @@ def test_a_failing_strategy_does_not_affect_the_rest_of_a_what_if(
     assert own_worker.is_serving
 
 
-def _told(worker: CompactorProcess, strategy: str, *values: bytes) -> TellChoicesResponse:
-    request = TellChoicesRequest(strategy=CompactionStrategy(name=strategy))
+def _told(worker: CompactorProcess, strategy: str, *values: bytes) -> DescribeDecisionsResponse:
+    request = DescribeDecisionsRequest(strategy=CompactionStrategy(name=strategy))
     for entry_id, value in enumerate(values):
         at = MessageId(ledger_id=1, entry_id=entry_id, batch_index=-1)
         request.messages.add(key=b"a", value=value, id=at)
-    told: TellChoicesResponse = worker.stub.TellChoices(request)
+    told: DescribeDecisionsResponse = worker.stub.DescribeDecisions(request)
     return told
 
 

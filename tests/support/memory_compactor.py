@@ -18,9 +18,9 @@ from ledgerfold.v1.compactor_pb2 import (
     CleanManifest,
     CleanPlan,
     CompactionPlan,
+    DescribeDecisionsRequest,
+    DescribeDecisionsResponse,
     Manifest,
-    TellChoicesRequest,
-    TellChoicesResponse,
 )
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
@@ -56,9 +56,11 @@ class MemoryCompactor(Compactor):
     def retry_now(self) -> None:
         """Does nothing: it never waits."""
 
-    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
+    async def describe_decisions(
+        self, request: DescribeDecisionsRequest
+    ) -> DescribeDecisionsResponse:
         """Returns no words."""
-        return TellChoicesResponse()
+        return DescribeDecisionsResponse()
 
     async def check_strategy(self, strategy: CompactionStrategy) -> None:
         """Accepts Ledgerfold's strategies, and those that its oracles know."""

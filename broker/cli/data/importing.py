@@ -165,7 +165,7 @@ class _Import:
 @argument("--format", "default: by the file's extension", choices=("csv", "jsonl"))
 @argument(
     "--on-error",
-    "what to do at an invalid row; default stop; skip exits with 1 if a row was invalid",
+    "stop at an invalid row (the default), or skip it and exit with 1 at the end",
     choices=("skip", "stop"),
     default="stop",
 )

@@ -34,15 +34,15 @@ class Rules(NamedTuple):
     is_steady: bool = True
 
 
-OWN: Final = Rules(lambda asked: Own(asked.name), is_steady=False)
+OWN: Final = Rules(lambda requested: Own(requested.name), is_steady=False)
 _RULES: Final[dict[str, Rules]] = {
     "publishing-order": Rules(lambda _: ByRules(PublishingOrder()), looks_back=False),
     "event-time": Rules(lambda _: ByEventTime(EventTime())),
     **dict.fromkeys(READY_MADE, Rules(Strategic)),
     "newest": Rules(Strategic, looks_back=False),
-    "keep-n": Rules(lambda asked: LastN(int(asked.settings["n"])), looks_back=False),
+    "keep-n": Rules(lambda requested: LastN(int(requested.settings["n"])), looks_back=False),
     "event-time-window": Rules(
-        lambda asked: ByWindow(int(asked.settings["lag_ms"]), asked.time_ms),
+        lambda requested: ByWindow(int(requested.settings["lag_ms"]), requested.time_ms),
         is_steady=False,
     ),
 }

@@ -48,9 +48,9 @@ class _Message(NamedTuple):
 class Strategic:
     """An evaluator with at most one current message."""
 
-    def __init__(self, asked: RunParameters) -> None:
-        self._name, self._read = asked.name, asked.read
-        self._strategy = READY_MADE[asked.name](**asked.settings)
+    def __init__(self, requested: RunParameters) -> None:
+        self._name, self._read = requested.name, requested.read
+        self._strategy = READY_MADE[requested.name](**requested.settings)
         self._standing: tuple[Found, StrategicMessage] | None = None
 
     def process(self, version: Found) -> Iterator[Decision]:

@@ -91,22 +91,22 @@ class Cleaning:
         ledger_ids = await partition.log.in_thread(
             lambda: [metadata.allocate_ledger_id() for _ in sources]
         )
-        asked = self._asked(sources)
-        asked.segment_bytes_max = store.settings.segment_bytes_max
+        requested = self._asked(sources)
+        requested.segment_bytes_max = store.settings.segment_bytes_max
         if io_bytes_per_second is not None:
-            asked.io_bytes_per_second = io_bytes_per_second
-        asked.ledger_ids.extend(ledger_ids)
+            requested.io_bytes_per_second = io_bytes_per_second
+        requested.ledger_ids.extend(ledger_ids)
         reach("clean.planned")
         try:
-            manifest = await self.compactor.clean(asked)
+            manifest = await self.compactor.clean(requested)
             reach("clean.manifest-received")
-            replaced, by = await _verified(partition, sources, asked, manifest, store)
+            replaced, by = await _verified(partition, sources, requested, manifest, store)
         except (LedgerfoldError, asyncio.CancelledError):
-            await run_to_completion(partition.log.delete_files(asked.ledger_ids))
+            await run_to_completion(partition.log.delete_files(requested.ledger_ids))
             raise
         if manifest.failure:
             named = {ledger.ledger_id for _, ledger in by if ledger is not None}
-            left = [each for each in asked.ledger_ids if each not in named]
+            left = [each for each in requested.ledger_ids if each not in named]
             await run_to_completion(partition.log.delete_files(left))
         # NOTE: from here on a cancellation is too late: the caller waits until the segments are
         # replaced and the old files are deleted.
@@ -124,9 +124,9 @@ class Cleaning:
 
         Raises CompactionError, StorageError, Moved.
         """
-        asked = self._asked(await self._settled())
-        asked.dry_run = True
-        return await self.compactor.clean(asked)
+        requested = self._asked(await self._settled())
+        requested.dry_run = True
+        return await self.compactor.clean(requested)
 
     async def _settled(self) -> list[LiveSegment]:
         """Settles the segments below the plan's bound and returns them."""

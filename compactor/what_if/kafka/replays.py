@@ -29,14 +29,14 @@ _TASK_BYTES = 64 * 1024 * 1024
 class CleaningReplays:
     """The replays of one topic. `context`: a SparkContext or a substitute."""
 
-    def __init__(self, asked: KafkaHistory) -> None:
+    def __init__(self, requested: KafkaHistory) -> None:
         """Raises InvalidRequest if a file is invalid or the log too long."""
-        check_folder(asked.ledgers_dir)
-        for segment in asked.segments:
+        check_folder(requested.ledgers_dir)
+        for segment in requested.segments:
             for record in segment.files:
                 check_name(record)
-        self._asked = asked
-        plan = CleanPlan(ledgers_dir=asked.ledgers_dir, segments=asked.segments)
+        self._asked = requested
+        plan = CleanPlan(ledgers_dir=requested.ledgers_dir, segments=requested.segments)
         self._files = files_of(plan)
         check_length(sum(file.record.messages for file in self._files))
 
@@ -62,19 +62,21 @@ class CleaningReplays:
 class KafkaAnalysisRun(AnalysisWork):
     """A Kafka topic's analysis in the worker."""
 
-    def __init__(self, asked: KafkaHistory, engine: Engine) -> None:
+    def __init__(self, requested: KafkaHistory, engine: Engine) -> None:
         """Raises InvalidRequest if the request is invalid."""
-        super().__init__(engine, asked.topic)
-        self._replays = CleaningReplays(asked)
+        super().__init__(engine, requested.topic)
+        self._replays = CleaningReplays(requested)
 
     def _execute(self) -> TopicWhatIf:
         return self._replays.run(self._engine.context, self._check_cancelled)
 
 
-def _origin(asked: KafkaHistory) -> Origin:
-    base_offset = asked.segments[0].base_offset if asked.segments else asked.log_start_offset
-    start = max(asked.log_start_offset, base_offset)
-    return Origin(base_offset, start, lines_of(asked.aborted, start))
+def _origin(requested: KafkaHistory) -> Origin:
+    base_offset = (
+        requested.segments[0].base_offset if requested.segments else requested.log_start_offset
+    )
+    start = max(requested.log_start_offset, base_offset)
+    return Origin(base_offset, start, lines_of(requested.aborted, start))
 
 
 def _input(history: History) -> WhatIfInput:

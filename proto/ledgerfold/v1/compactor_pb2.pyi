@@ -218,15 +218,15 @@ class CheckStrategyResponse(_message.Message):
     kind: str
     def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., kind: _Optional[str] = ...) -> None: ...
 
-class TellChoicesRequest(_message.Message):
+class DescribeDecisionsRequest(_message.Message):
     __slots__ = ("strategy", "messages")
     STRATEGY_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     strategy: _records_pb2.CompactionStrategy
-    messages: _containers.RepeatedCompositeFieldContainer[ToldMessage]
-    def __init__(self, strategy: _Optional[_Union[_records_pb2.CompactionStrategy, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[ToldMessage, _Mapping]]] = ...) -> None: ...
+    messages: _containers.RepeatedCompositeFieldContainer[DecisionMessage]
+    def __init__(self, strategy: _Optional[_Union[_records_pb2.CompactionStrategy, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[DecisionMessage, _Mapping]]] = ...) -> None: ...
 
-class ToldMessage(_message.Message):
+class DecisionMessage(_message.Message):
     __slots__ = ("key", "value", "properties", "event_time_ms", "publish_time_ms", "id")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
@@ -249,15 +249,15 @@ class ToldMessage(_message.Message):
     id: _records_pb2.MessageId
     def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., properties: _Optional[_Mapping[str, str]] = ..., event_time_ms: _Optional[int] = ..., publish_time_ms: _Optional[int] = ..., id: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ...) -> None: ...
 
-class TellChoicesResponse(_message.Message):
+class DescribeDecisionsResponse(_message.Message):
     __slots__ = ("choices", "why")
     CHOICES_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
-    choices: _containers.RepeatedCompositeFieldContainer[ToldChoice]
+    choices: _containers.RepeatedCompositeFieldContainer[DescribedDecision]
     why: str
-    def __init__(self, choices: _Optional[_Iterable[_Union[ToldChoice, _Mapping]]] = ..., why: _Optional[str] = ...) -> None: ...
+    def __init__(self, choices: _Optional[_Iterable[_Union[DescribedDecision, _Mapping]]] = ..., why: _Optional[str] = ...) -> None: ...
 
-class ToldChoice(_message.Message):
+class DescribedDecision(_message.Message):
     __slots__ = ("left", "right", "words")
     LEFT_FIELD_NUMBER: _ClassVar[int]
     RIGHT_FIELD_NUMBER: _ClassVar[int]

@@ -66,10 +66,10 @@ class CompactorServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_compactor__pb2.CheckStrategyRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.CheckStrategyResponse.FromString,
                 _registered_method=True)
-        self.TellChoices = channel.unary_unary(
-                '/ledgerfold.v1.CompactorService/TellChoices',
-                request_serializer=ledgerfold_dot_v1_dot_compactor__pb2.TellChoicesRequest.SerializeToString,
-                response_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.TellChoicesResponse.FromString,
+        self.DescribeDecisions = channel.unary_unary(
+                '/ledgerfold.v1.CompactorService/DescribeDecisions',
+                request_serializer=ledgerfold_dot_v1_dot_compactor__pb2.DescribeDecisionsRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.DescribeDecisionsResponse.FromString,
                 _registered_method=True)
 
 
@@ -116,15 +116,15 @@ class CompactorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CheckStrategy(self, request, context):
-        """Tests a user-defined strategy in a separate process: loads it and asks it about samples. INVALID_ARGUMENT
+        """Tests a user-defined strategy in a separate process: loads it and calls it for samples. INVALID_ARGUMENT
         (INVALID_STRATEGY) if it cannot be used.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def TellChoices(self, request, context):
-        """Returns a user-defined strategy's own explanations of its choices among messages of one key. The strategy runs in a
+    def DescribeDecisions(self, request, context):
+        """Returns a user-defined strategy's own descriptions of its decisions about messages of one key. The strategy runs in a
         separate process, as in CheckStrategy.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -164,10 +164,10 @@ def add_CompactorServiceServicer_to_server(servicer, server):
                     request_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.CheckStrategyRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_compactor__pb2.CheckStrategyResponse.SerializeToString,
             ),
-            'TellChoices': grpc.unary_unary_rpc_method_handler(
-                    servicer.TellChoices,
-                    request_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.TellChoicesRequest.FromString,
-                    response_serializer=ledgerfold_dot_v1_dot_compactor__pb2.TellChoicesResponse.SerializeToString,
+            'DescribeDecisions': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeDecisions,
+                    request_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.DescribeDecisionsRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_compactor__pb2.DescribeDecisionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -345,7 +345,7 @@ class CompactorService:
             _registered_method=True)
 
     @staticmethod
-    def TellChoices(request,
+    def DescribeDecisions(request,
             target,
             options=(),
             channel_credentials=None,
@@ -358,9 +358,9 @@ class CompactorService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ledgerfold.v1.CompactorService/TellChoices',
-            ledgerfold_dot_v1_dot_compactor__pb2.TellChoicesRequest.SerializeToString,
-            ledgerfold_dot_v1_dot_compactor__pb2.TellChoicesResponse.FromString,
+            '/ledgerfold.v1.CompactorService/DescribeDecisions',
+            ledgerfold_dot_v1_dot_compactor__pb2.DescribeDecisionsRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_compactor__pb2.DescribeDecisionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -16,13 +16,17 @@ from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.storage.errors import CompactorUnavailable
 from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.strategies.words import WORDS_MAX, words_of
-from ledgerfold.v1.compactor_pb2 import TellChoicesRequest, TellChoicesResponse, ToldChoice
+from ledgerfold.v1.compactor_pb2 import (
+    DescribedDecision,
+    DescribeDecisionsRequest,
+    DescribeDecisionsResponse,
+)
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.explain_pb2 import ExplainRequest, ExplainResponse
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
 
-Answer = Callable[[TellChoicesRequest], TellChoicesResponse]
+Answer = Callable[[DescribeDecisionsRequest], DescribeDecisionsResponse]
 
 
 @pytest.fixture
@@ -40,10 +44,10 @@ def lab() -> Iterator[BrokerLab]:
 def explained(lab: BrokerLab, answer: Answer, *, at: int | None = None) -> ExplainResponse:
     """Explains key a, or one of its messages."""
 
-    async def tell_choices(request: TellChoicesRequest) -> TellChoicesResponse:
+    async def describe_decisions(request: DescribeDecisionsRequest) -> DescribeDecisionsResponse:
         return answer(request)
 
-    lab.compactor.tell_choices = tell_choices  # type: ignore[method-assign]
+    lab.compactor.describe_decisions = describe_decisions  # type: ignore[method-assign]
     request = ExplainRequest(topic=TOPIC, key=b"a")
     if at is not None:
         first = explained(lab, answer).versions[at].id
@@ -53,11 +57,13 @@ def explained(lab: BrokerLab, answer: Answer, *, at: int | None = None) -> Expla
 
 def test_a_strategy_is_asked_about_the_messages_of_the_key(lab: BrokerLab) -> None:
     """It gets them with all parts, in order; its texts appear at their versions."""
-    asked: list[TellChoicesRequest] = []
+    asked: list[DescribeDecisionsRequest] = []
 
-    def answer(request: TellChoicesRequest) -> TellChoicesResponse:
+    def answer(request: DescribeDecisionsRequest) -> DescribeDecisionsResponse:
         asked.append(request)
-        return TellChoicesResponse(choices=[ToldChoice(left=0, right=1, words="2 beats 1")])
+        return DescribeDecisionsResponse(
+            choices=[DescribedDecision(left=0, right=1, words="2 beats 1")]
+        )
 
     first, second = explained(lab, answer).versions
     (request,) = asked
@@ -72,14 +78,14 @@ def test_a_strategy_is_asked_about_the_messages_of_the_key(lab: BrokerLab) -> No
     assert alone.words == "2 beats 1"
 
 
-def unavailable(request: TellChoicesRequest) -> TellChoicesResponse:
+def unavailable(request: DescribeDecisionsRequest) -> DescribeDecisionsResponse:
     raise CompactorUnavailable("The compactor is off.")
 
 
-def nonsense(request: TellChoicesRequest) -> TellChoicesResponse:
+def nonsense(request: DescribeDecisionsRequest) -> DescribeDecisionsResponse:
     places = [(0, 0), (1, 0), (-1, 1), (0, 2), (0, 9)]
-    return TellChoicesResponse(
-        choices=[ToldChoice(left=left, right=right, words="no") for left, right in places]
+    return DescribeDecisionsResponse(
+        choices=[DescribedDecision(left=left, right=right, words="no") for left, right in places]
     )
 
 
@@ -87,7 +93,7 @@ def nonsense(request: TellChoicesRequest) -> TellChoicesResponse:
     ("answer", "note"),
     [
         (unavailable, "shop:Best was asked to explain: The compactor is off."),
-        (lambda _: TellChoicesResponse(why="it hangs"), "was asked to explain: it hangs."),
+        (lambda _: DescribeDecisionsResponse(why="it hangs"), "was asked to explain: it hangs."),
         (nonsense, ""),
     ],
 )
@@ -105,7 +111,7 @@ def test_a_disallowed_strategy_is_not_asked(lab: BrokerLab) -> None:
     """Asking it would load it. A test asked every rpc of a worker, and none asked `explain`."""
     lab.broker.settings = replace(lab.broker.settings, allowed_strategies=AllowedStrategies())
 
-    def answer(request: TellChoicesRequest) -> TellChoicesResponse:
+    def answer(request: DescribeDecisionsRequest) -> DescribeDecisionsResponse:
         raise AssertionError("asked")
 
     told = explained(lab, answer)
@@ -116,9 +122,9 @@ def test_the_number_of_messages_in_a_question_is_bounded(lab: BrokerLab) -> None
     """It gets the newest messages; some are too large together."""
     sizes: list[list[int]] = []
 
-    def answer(request: TellChoicesRequest) -> TellChoicesResponse:
+    def answer(request: DescribeDecisionsRequest) -> DescribeDecisionsResponse:
         sizes.append([len(each.value) for each in request.messages])
-        return TellChoicesResponse()
+        return DescribeDecisionsResponse()
 
     lab.publish([([Message(b"a", b"3")], False) for _ in range(MESSAGES_MAX)])
     explained(lab, answer)
