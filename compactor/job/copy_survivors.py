@@ -26,7 +26,7 @@ from ledgerfold.compactor.job.rows import Dead, Failure, Positions, Row, Written
 from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap, vector_of
 from ledgerfold.compactor.positions import ROW_BITS, ROW_MASK, Integers, ascending, grouped
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Codec, EntryHeader, read_header
-from ledgerfold.storage.errors import Corruption, InvalidRequest
+from ledgerfold.storage.errors import CompactionFailed, Corruption, InvalidRequest
 from ledgerfold.storage.native_batch import parse_keys
 
 
@@ -92,13 +92,27 @@ def rows_by_segment(
 ) -> Iterator[Integers]:
     """Yields the rows of each segment among these positions, ascending.
 
-    `segments`: neighbours, of which all positions are.
+    `segments`: neighbours. Raises CompactionFailed if a position is not in one of them, as a
+    user-defined strategy may return it.
     """
     positions = np.concatenate(several)
     first = segments[0].ordinal if segments else 0
-    order, ends = grouped((positions >> ROW_BITS) - first, len(segments))
-    for start, end in pairwise((0, *ends)):
-        yield ascending(positions[order[start:end]] & ROW_MASK)
+    ordinals = (positions >> ROW_BITS) - first
+    is_foreign = (ordinals < 0) | (ordinals >= len(segments))
+    if is_foreign.any():
+        raise _not_in_the_log(int(positions[is_foreign][0]))
+    order, ends = grouped(ordinals, len(segments))
+    for segment, (start, end) in zip(segments, pairwise((0, *ends)), strict=True):
+        rows = ascending(positions[order[start:end]] & ROW_MASK)
+        if len(rows) and rows[-1] >= segment.record.messages:
+            raise _not_in_the_log((segment.ordinal << ROW_BITS) + int(rows[-1]))
+        yield rows
+
+
+def _not_in_the_log(position: int) -> CompactionFailed:
+    return CompactionFailed(
+        "phase two", f"the strategy kept position {position}, which no message has"
+    )
 
 
 def _copy_segment(

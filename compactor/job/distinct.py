@@ -25,9 +25,13 @@ from ledgerfold.compactor.positions import Booleans, Bytes, Integers
 
 # The number of tables after the first one: more are needed only for keys with equal hashes.
 _TABLES_MAX = 7
-# A sample of keys for the share of rows above which they count as mostly distinct: one in 64.
+# Keys are mostly distinct if more than this share of the rows of one key in 64 differ,
 _SAMPLE_MASK = np.uint64(63)
 DISTINCT_SHARE = 0.9
+# and no key has more than so many of so many rows: of 2 M, about 1,000. Rows of one key that are
+# not folded are all in one bucket.
+_SAMPLE_ROWS = 16 * 1024
+SAMPLED_MAX = 8
 # An odd factor, by which keys that share a place get different places in the next table.
 _NEXT_TABLE = np.uint64(0x9E37_79B9_7F4A_7C15)
 
@@ -118,10 +122,15 @@ class HashedKeys:
     def are_mostly_distinct(self) -> bool:
         """True if grouping the rows would hardly make them fewer.
 
-        A sample decides: all rows of those keys whose hashes end in zeros.
+        Two samples decide: all rows of some of the keys, and some of all rows, which no key may
+        have many of.
         """
-        sample = self.hashes[self.hashes & _SAMPLE_MASK == 0]
-        return len(np.unique(sample)) > DISTINCT_SHARE * len(sample)
+        of_keys = self.hashes[self.hashes & _SAMPLE_MASK == 0]
+        if len(np.unique(of_keys)) <= DISTINCT_SHARE * len(of_keys):
+            return False
+        some = np.random.default_rng(len(self)).integers(0, len(self), _SAMPLE_ROWS)
+        _, counts = np.unique(self.hashes[some], return_counts=True)
+        return int(counts.max()) <= SAMPLED_MAX
 
     def numbered(self) -> NumberedKeys:
         """Numbers the keys."""

@@ -216,7 +216,9 @@ def to_copy_tasks(
 ) -> Iterator[tuple[int, Positions]]:
     """Sends each of the `positions` to the task that copies it."""
     firsts = np.array(first_ordinals, np.int64) << ROW_BITS
-    order, ends = grouped(np.searchsorted(firsts, positions, "right") - 1, len(firsts))
+    # A task refuses positions that are not of its segments.
+    tasks = np.maximum(np.searchsorted(firsts, positions, "right") - 1, 0)
+    order, ends = grouped(tasks, len(firsts))
     for task, (start, end) in enumerate(pairwise((0, *ends))):
         if start < end:
             yield task, Positions.of(positions[order[start:end]])

@@ -23,13 +23,17 @@ WORD_BYTES = 8
 # Rows processed at once: intermediate columns stay in the processor's cache.
 BLOCK_ROWS = 8 * 1024
 _Words = NDArray[np.uint64]
-# The number of bytes of a key that are hashed as words.
+# The number of bytes of a key that are kept as words, for comparisons; that are hashed as words,
+# for all rows at once; and that are hashed at all, besides the last eight. The last one also
+# bounds the time for damaged sizes, of keys that would overlap.
 HASHED_BYTES = 64
+_WORDS_BYTES = 256
+_CHECKED_BYTES = 4096
 _HALF = np.uint64(32)
-# Odd factors: for each part of a key, for its checksum and for its size.
+# Odd factors: for each word of a key, for its last bytes, for its checksum and for its size.
 _FACTORS = tuple(
     np.uint64(pow(0x9E37_79B9_7F4A_7C15, power, 1 << 64))
-    for power in range(1, 2 * (HASHED_BYTES // WORD_BYTES + 2), 2)
+    for power in range(1, 2 * (_WORDS_BYTES // WORD_BYTES + 3), 2)
 )
 # Masks by the number of a key's bytes left in a word, clipped to 0..8.
 _MASKS = np.array([(1 << (8 * size)) - 1 for size in range(WORD_BYTES + 1)], np.uint64)
@@ -91,9 +95,9 @@ class Words:
 class Hashed:
     """The hashes of keys, and their bytes as numbers, to compare keys with equal hashes.
 
-    The hash covers all bytes of a key: the first ones eight at a time, for all rows at once, and
-    those of a long key once more by its checksum. Filled block by block, so that a block stays in
-    the processor's cache.
+    The hash covers the bytes of a key, eight at a time, for all rows at once; those of a very long
+    key by a checksum of its first 4 KiB, and its last eight. Filled block by block, so that a block
+    stays in the processor's cache.
 
     >>> words, hashed = Words(np.frombuffer(b"abcab", np.uint8)), Hashed(3)
     >>> hashed.fill(words, slice(0, 3), np.array([0, 2, 3]), np.array([2, 1, 2]))
@@ -122,8 +126,7 @@ class Hashed:
             # A part that a key does not have is zero and adds nothing.
             _add(part[block], factor, hashes)
         if longest > HASHED_BYTES:
-            rows = np.flatnonzero(sizes > HASHED_BYTES)
-            hashes[rows] += words.checksums(starts[rows], sizes[rows]) * _FACTORS[-2]
+            _add_rest(words, starts, sizes, hashes)
         hashes ^= hashes >> _HALF
         hashes *= _FACTORS[0]
         hashes ^= hashes >> _HALF
@@ -145,6 +148,22 @@ class Hashed:
 
     def _part(self, number: int) -> _Words:
         return self.parts[number] if number < len(self.parts) else np.zeros_like(self.hashes)
+
+
+def _add_rest(words: Words, starts: Integers, sizes: Integers, hashes: _Words) -> None:
+    """Adds the bytes of long keys after the first HASHED_BYTES."""
+    rows = np.flatnonzero(sizes > HASHED_BYTES)
+    for at in range(HASHED_BYTES, _WORDS_BYTES, WORD_BYTES):
+        added = np.zeros(len(rows), np.uint64)
+        _add(words.start(starts[rows] + at, sizes[rows] - at), _FACTORS[at // WORD_BYTES], added)
+        hashes[rows] += added
+        rows = rows[sizes[rows] > at + WORD_BYTES]
+        if not len(rows):
+            return
+    starts, sizes = starts[rows], sizes[rows]
+    added = words.checksums(starts, np.minimum(sizes, _CHECKED_BYTES)) * _FACTORS[-2]
+    _add(words.at(starts + sizes - WORD_BYTES), _FACTORS[-3], added)
+    hashes[rows] += added
 
 
 def _add(part: _Words, factor: np.uint64, hashes: _Words) -> None:

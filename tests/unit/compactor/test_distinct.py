@@ -70,8 +70,27 @@ def test_a_column_of_a_subset_of_rows(keys: list[bytes]) -> None:
 
 def test_long_keys_that_differ_in_the_middle_have_different_hashes() -> None:
     """Otherwise all of them would be in one bucket, whose size has no bound then."""
-    keys = [b"x" * HASHED_BYTES + b"%05d" % number + b"y" * WORD_BYTES for number in range(1000)]
-    assert len(set(HashedKeys.of(pa.array(keys, pa.binary())).hashes.tolist())) == len(keys)
+    for before, after in ((HASHED_BYTES, WORD_BYTES), (70, 70), (300, 9), (9000, 0)):
+        keys = [b"x" * before + b"%05d" % number + b"y" * after for number in range(1000)]
+        hashes = HashedKeys.of(pa.array(keys, pa.binary())).hashes
+        assert len(set(hashes.tolist())) == len(keys)
+
+
+def test_damaged_sizes_are_hashed_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each claims the rest of the buffer: hashing all of it for each of them would take minutes.
+    Kafka's records are hashed before their sizes are checked.
+    """
+    sizes = set[int]()
+
+    def checksum(part: memoryview) -> int:
+        sizes.add(len(part))
+        return 0
+
+    monkeypatch.setattr("ledgerfold.compactor.job.words.crc32", checksum)
+    count = 2_000
+    words, hashed = Words(np.frombuffer(bytes(12 * count), np.uint8)), Hashed(count)
+    hashed.fill(words, slice(0, count), np.arange(count) * 12, np.full(count, 1 << 31))
+    assert max(sizes) == 4096
 
 
 @pytest.mark.parametrize(
@@ -82,6 +101,13 @@ def test_whether_keys_are_mostly_distinct(messages: int, keys: int, are_distinct
     """A sample of the keys decides, not of the messages: the first ones hardly repeat."""
     column = pa.array([b"%d" % (number % keys) for number in range(messages)], pa.binary())
     assert HashedKeys.of(column).are_mostly_distinct == are_distinct
+
+
+def test_keys_with_a_frequent_one_are_not_mostly_distinct() -> None:
+    """It is not in the sample of keys: its rows would all be in one bucket, unfolded."""
+    for frequent in range(20):
+        keys = [b"%d" % number for number in range(20_000)] + [b"hot %d" % frequent] * 200
+        assert not HashedKeys.of(pa.array(keys, pa.binary())).are_mostly_distinct
 
 
 @pytest.mark.parametrize("rows", [[], [0], [7, 0, 3], [900_000, 2], list(range(99, -1, -1))])

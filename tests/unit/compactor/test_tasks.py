@@ -6,16 +6,20 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.compactor.job import distinct as distinct_module
 from ledgerfold.compactor.job import scan as scan_module
+from ledgerfold.compactor.job.copy_survivors import rows_by_segment
+from ledgerfold.compactor.job.distinct import HashedKeys
 from ledgerfold.compactor.job.plan import TaskPlan, cut
 from ledgerfold.compactor.job.rows import Counts, Failure
+from ledgerfold.compactor.job.scan import to_copy_tasks
+from ledgerfold.compactor.positions import ROW_BITS
 from ledgerfold.storage.entry import HEADER_BYTES, Compression
-from ledgerfold.storage.errors import Corruption, LedgerfoldError, MissingFile
+from ledgerfold.storage.errors import CompactionFailed, Corruption, LedgerfoldError, MissingFile
 from ledgerfold.v1.compactor_pb2 import Manifest
 from tests.model.strategy_model import Message
 from tests.support.compaction import (
@@ -62,7 +66,7 @@ def _log(
     st.integers(1, 3),
     st.integers(1, 12),
     st.booleans(),
-    st.sampled_from([-1.0, distinct_module.DISTINCT_SHARE]),
+    st.booleans(),
 )
 def test_a_run_equals_the_model(
     shape: LogShape,
@@ -71,14 +75,14 @@ def test_a_run_equals_the_model(
     buckets: int,
     chunk_rows: int,
     is_mixed: bool,
-    distinct_share: float,
+    is_distinct: bool,
 ) -> None:
     """Any log, any number of buckets and tasks, any chunk, whether its keys are grouped or not: the
     model's survivors and counts.
     """
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(scan_module, "CHUNK_ROWS_MAX", chunk_rows)
-        patch.setattr(distinct_module, "DISTINCT_SHARE", distinct_share)
+        patch.setattr(HashedKeys, "are_mostly_distinct", is_distinct)
         log = _log(Path(folder), shape, compression, is_mixed=is_mixed)
         tasks = _spread(cut(log.plan(100, retain), 2), buckets)
         records, counts = run_tasks(tasks)
@@ -93,6 +97,20 @@ def test_a_run_equals_the_model(
             removed_events=outcome.removed_events,
             keys=outcome.keys,
         )
+
+
+@pytest.mark.parametrize("position", [-1, 2, (1 << ROW_BITS) + 1, 2 << ROW_BITS, 256 << ROW_BITS])
+def test_a_position_that_no_message_has_fails_the_run(tmp_path: Path, position: int) -> None:
+    """A user-defined strategy may return it. No test had asked what a copy task does with it."""
+    log = _log(tmp_path, [[[A1, B1]], [[A2]]])
+    segments = cut(log.plan(100), 2).segments
+    positions = [0, 1, 1 << ROW_BITS]
+    rows = list(rows_by_segment([np.array(positions[::-1])], segments))
+    assert [each.tolist() for each in rows] == [[0, 1], [0]]
+    with pytest.raises(CompactionFailed, match=f"kept position {position}, which no message has"):
+        list(rows_by_segment([np.array([*positions, position])], segments))
+    (task,) = {number for number, _ in to_copy_tasks(np.array([-1]), [0, 1])}
+    assert task == 0
 
 
 @given(LOGS, LOGS, st.booleans(), COMPRESSIONS, st.booleans())
