@@ -6,6 +6,7 @@ plan.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 
 from ledgerfold.broker.compaction.interfaces import BrokerContext
@@ -13,6 +14,9 @@ from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.errors import CompactorUnavailable
 from ledgerfold.strategies.catalogue import listed
 from ledgerfold.v1.records_pb2 import CompactionStrategy
+
+# The longest time that a request for a run waits for the check of its strategy.
+CHECK_SECONDS = 5.0
 
 
 async def check_allowed(broker: BrokerContext, strategy: CompactionStrategy) -> None:
@@ -27,10 +31,11 @@ async def check_before_run(
 ) -> None:
     """Checks the strategy of one run: a mistyped name is one that the worker cannot load.
 
-    While no worker can check it, only its permission is checked: the run, which waits for a worker,
-    reports any other error. Raises StrategyNotAllowed, InvalidStrategy.
+    If no worker checks it within CHECK_SECONDS, only its permission is checked: the run, which
+    waits for a worker, reports any other error. Raises StrategyNotAllowed, InvalidStrategy.
     """
     if listed(strategy.name) is None:
         await check_allowed(broker, strategy)
-        with suppress(CompactorUnavailable):
-            await compactor.check_strategy(strategy)
+        with suppress(CompactorUnavailable, TimeoutError):
+            async with asyncio.timeout(CHECK_SECONDS):
+                await compactor.check_strategy(strategy)

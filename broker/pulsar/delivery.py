@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.pulsar.batch_acks import BatchAcks
 from ledgerfold.broker.pulsar.entries import to_served
+from ledgerfold.broker.pulsar.errors import is_cpp
 from ledgerfold.broker.pulsar.frames import command, encode_with_payload, message_id
 from ledgerfold.broker.pulsar.from_native import PulsarEntry, words_of
 from ledgerfold.broker.pulsar.link import THREAD_BYTES, THREAD_MESSAGES, Link
@@ -217,12 +218,14 @@ class AttachedConsumer:
     def _live(self, delivery: Delivery, entry: PulsarEntry) -> int | None:
         """Returns the bits of the messages that the client gets; None: all.
 
-        As in Pulsar, acknowledged messages cost no permits: Java's client does not return them.
+        As in Pulsar, acknowledged messages cost no permits: Java's client does not return them. The
+        C++ client does, and so the Python client: they would get more and more permits.
         """
         left = self.acks.left(delivery.position)
         if left is None or not entry.batch_size:
             return entry.live
         live = left & ((1 << entry.batch_size) - 1 if entry.live is None else entry.live)
-        acknowledged = delivery.messages - live.bit_count()
-        self.subscription.add_permits(self.consumer, max(0, acknowledged))
+        if not is_cpp(self._link.client_version):
+            acknowledged = delivery.messages - live.bit_count()
+            self.subscription.add_permits(self.consumer, max(0, acknowledged))
         return live

@@ -48,9 +48,9 @@ class PartitionedCompaction:
 
         `strategy`: used by these runs only. Raises InvalidStrategy, and like the scheduler.
         """
-        topics = {topic.name: topic for topic in await self._topics(name, to_write=True)}
         if strategy is not None:
             await check_before_run(self._broker, self._broker.compactor, strategy)
+        topics = {topic.name: topic for topic in await self._topics(name, to_write=True)}
         scheduler = self._broker.compaction
         numbers = await on_each(
             topics, lambda each: scheduler.trigger(topics[each], RUN_TRIGGER_ADMIN, strategy)

@@ -127,6 +127,8 @@ class WorkerConnection:
             response = await self._stub.Analyze(request, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             raise _mapped(error, "what-if") from None
+        except asyncio.CancelledError:
+            raise _lost() from None
         found: TopicWhatIf = response.found
         return found
 
@@ -149,6 +151,8 @@ class WorkerConnection:
             if isinstance(named, InvalidRequest):
                 raise named from None
             raise CompactorUnavailable(named.message) from error
+        except asyncio.CancelledError:
+            raise _lost() from None
 
     async def describe_decisions(
         self, request: DescribeDecisionsRequest
@@ -158,6 +162,8 @@ class WorkerConnection:
             answer = await self._stub.DescribeDecisions(request, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             raise CompactorUnavailable(error_from_rpc(error).message) from error
+        except asyncio.CancelledError:
+            raise _lost() from None
         choices: DescribeDecisionsResponse = answer
         return choices
 
@@ -243,3 +249,11 @@ def mark_vectors(request: RunRequest | AnalyzeRequest) -> None:
     if needs_new_worker(request.plan):
         request.plan_with_vectors.CopyFrom(request.plan)
         request.ClearField("plan")
+
+
+def _lost() -> BaseException:
+    """Returns the error of a call that was cancelled: its task's, or that of a closed channel."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        return asyncio.CancelledError()
+    return CompactorUnavailable("The connection to the compactor was closed.")

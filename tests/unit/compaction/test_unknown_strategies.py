@@ -5,12 +5,14 @@ No test triggered a run by an unknown name: the error appeared only in the recor
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from ledgerfold.broker.cli.exit_codes import USAGE, exit_code
+from ledgerfold.broker.compaction import own_strategies
 from ledgerfold.broker.rpc.admin import admin_calls
 from ledgerfold.storage.errors import CompactorUnavailable, InvalidStrategy
 from ledgerfold.v1 import admin_pb2
@@ -45,14 +47,18 @@ def test_a_mistyped_strategy_is_invalid_input(lab: BrokerLab, topic: str) -> Non
     assert not ask(lab, "ListRuns", admin_pb2.ListRunsRequest()).runs
 
 
+@pytest.mark.parametrize("is_silent", [False, True])
 def test_a_run_is_queued_while_no_worker_can_check_its_strategy(
-    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch, is_silent: bool
 ) -> None:
-    """The run checks the strategy again when it starts."""
+    """The run checks the strategy again when it starts. A worker may also never answer."""
 
     async def unavailable(strategy: CompactionStrategy) -> None:
+        if is_silent:
+            await asyncio.Event().wait()
         raise CompactorUnavailable("It is starting.")
 
+    monkeypatch.setattr(own_strategies, "CHECK_SECONDS", 0.01)
     monkeypatch.setattr(lab.compactor, "check_strategy", unavailable)
     own = CompactionStrategy(name="shop:Everything")
     request = admin_pb2.TriggerCompactionRequest(topic=TOPIC, strategy=own)
