@@ -80,7 +80,7 @@ Response = TypeVar("Response")
 
 class CompactorService(CompactorServiceServicer):
     """The service. `executor` has one thread, so that runs queue up. `engine`: None until it is up.
-    `info` describes the worker. `requested`: the number of runs and analyses requested so far.
+    `info` describes the worker. `runs_requested`: the number of runs and analyses requested so far.
     `allows_faults`: whether a plan may name a point at which the worker kills itself; if not, the
     broker fails the run when it is done (broker/faults/compaction.py).
     """

@@ -81,7 +81,7 @@ class NumberedKeys(NamedTuple):
 
 
 class HashedKeys:
-    """HashedKeys as parts of a buffer, which ascend and do not overlap."""
+    """Keys as parts of a buffer, which ascend and do not overlap."""
 
     def __init__(self, blob: Bytes, starts: Integers, sizes: Integers, hashed: Hashed) -> None:
         self._blob, self._starts, self._sizes, self._hashed = blob, starts, sizes, hashed

@@ -46,17 +46,17 @@ def merge_messages(
                     yield from to_copy_tasks(content.values, first_ordinals)
                 case _:
                     yield 0, row[1]
-        requested = decided(strategy, spool)
-    yield from to_copy_tasks(requested.survivors(), first_ordinals)
-    yield 0, Counts(removed_events=requested.removed_events, keys=len(requested.standing))
+        state = decided(strategy, spool)
+    yield from to_copy_tasks(state.survivors(), first_ordinals)
+    yield 0, Counts(removed_events=state.removed_events, keys=len(state.standing))
 
 
 def decided(strategy: MessageStrategy, spool: Spool) -> ClassState:
     """Asks about all spooled messages. Raises StrategyFailed."""
-    requested = ClassState(strategy)
+    state = ClassState(strategy)
     for columns in spool.in_order():
-        requested.about(columns)
-    return requested
+        state.about(columns)
+    return state
 
 
 class ClassState:

@@ -35,8 +35,8 @@ from ledgerfold.compactor.job.single_messages import single_messages
 from ledgerfold.compactor.positions import ROW_BITS, Integers, grouped
 from ledgerfold.compactor.strategies.strategy import FragmentColumns, Strategy
 
-# Bounds of a chunk, and so of a task's memory: about 40 bytes per message and three times the keys;
-# while event times are folded, about 80 bytes per message more.
+# Bounds of a chunk, and so of a task's memory: about 100 bytes per message and three times the
+# keys; while event times are folded, about 80 bytes per message more.
 CHUNK_ROWS_MAX = 2_000_000
 CHUNK_KEY_BYTES_MAX = 64 * 1024 * 1024
 
