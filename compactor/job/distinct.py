@@ -110,7 +110,7 @@ class HashedKeys:
         """Returns all keys, or those of these rows, ascending."""
         starts, sizes = self._starts, self._sizes
         if rows is not None:
-            starts, sizes = starts[rows], sizes[rows]
+            starts, sizes = starts.take(rows), sizes.take(rows)
         return slices(self._blob, starts, starts + sizes)
 
     @property
@@ -159,9 +159,9 @@ class HashedKeys:
 
     def _are_equal(self, rows: Integers | slice, others: Integers) -> Booleans:
         """Returns whether each row has the same key as the other one."""
-        are_equal: Booleans = self._sizes[rows] == self._sizes[others]
+        are_equal: Booleans = self._sizes[rows] == self._sizes.take(others)
         for part in self._hashed.parts:
-            are_equal &= part[rows] == part[others]
+            are_equal &= part[rows] == part.take(others)
         return are_equal
 
     def _codes(self, rows: Integers | None = None) -> NDArray[np.integer]:
@@ -180,8 +180,7 @@ def _last_at(places: NDArray[np.integer], rows: Integers, count: int) -> Integer
     table = np.zeros(count, np.int64)
     # An assignment to the places would be faster, but numpy does not promise its order.
     np.maximum.at(table, places, rows)
-    last: Integers = table[places]
-    return last
+    return table.take(places)
 
 
 def slices(blob: Bytes, starts: Integers, ends: Integers) -> pa.BinaryArray:

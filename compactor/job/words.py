@@ -134,7 +134,8 @@ class Hashed:
     def where(self, rows: Integers) -> Hashed:
         """Returns those of these rows."""
         found = Hashed(0)
-        found.hashes, found.parts = self.hashes[rows], [part[rows] for part in self.parts]
+        found.hashes = self.hashes.take(rows)
+        found.parts = [part.take(rows) for part in self.parts]
         return found
 
     @classmethod

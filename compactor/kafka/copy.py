@@ -1,7 +1,8 @@
 """Copies the surviving batches of a task's files into the new ledger of their group.
 
 A batch that keeps all its records and gets no horizon is copied as bytes; one that keeps some is
-rebuilt (rewrite.py). Batches that lose all their records are not read.
+rebuilt (rewrite.py). Batches that lose all their records are not read. Of the others, only the
+chosen records are read, where the scan found them, unless the map covers only a part of the batch.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from ledgerfold.compactor.kafka.record_filter import (
     Kept,
     Rules,
     decide_batches,
+    kept_of_all,
     kept_records,
 )
-from ledgerfold.compactor.kafka.records import Records, read_records
+from ledgerfold.compactor.kafka.records import Records, read_chosen, read_records
 from ledgerfold.compactor.kafka.rewrite import rebuilt
-from ledgerfold.compactor.kafka.rows import Copied, Row
+from ledgerfold.compactor.kafka.rows import Copied, Located, Row
 from ledgerfold.compactor.kafka.survivors import SurvivorEntries, Survivors
 from ledgerfold.compactor.kafka.throttle import TaskThrottle
 from ledgerfold.compactor.kafka.transactions import AbortedIndex
@@ -38,7 +40,7 @@ class Copy:
         self,
         task: int,
         rules: Rules,
-        chosen: Integers,
+        chosen: Located,
         output: Output | None,
         throttle: TaskThrottle,
     ) -> None:
@@ -77,18 +79,22 @@ class Copy:
         survivors = Survivors(batches)
         for records in read_records(batches, np.flatnonzero(stays & batches.is_control)):
             self._keep_markers(batches, records, found, survivors)
-        has_data = np.flatnonzero(stays & ~batches.is_control & self._has_chosen(batches))
-        for records in read_records(batches, has_data):
-            self._keep_records(batches, records, survivors)
+        has_data, is_covered = stays & ~batches.is_control, batches.last_offset <= rules.latest
+        with_chosen = np.flatnonzero(has_data & is_covered & self._has_chosen(batches))
+        for records in read_chosen(batches, with_chosen, self._chosen):
+            kept = kept_records(records, rules, np.arange(len(records)))
+            self._keep_records(batches, records, kept, survivors)
+        for records in read_records(batches, np.flatnonzero(has_data & ~is_covered)):
+            kept = kept_of_all(records, rules, self._chosen.offsets)
+            self._keep_records(batches, records, kept, survivors)
         survivors.keep_headers(np.flatnonzero(found.keeps_header & ~survivors.stays))
         self._write(survivors.entries())
 
     def _has_chosen(self, batches: Batches) -> Booleans:
-        """Returns which batches may keep a record."""
-        first, behind = np.searchsorted(
-            self._chosen, (batches.base_offset, batches.last_offset + 1)
-        )
-        found: Booleans = (first < behind) | (batches.last_offset > self._rules.latest)
+        """Returns which batches have a record that the map chose."""
+        bounds = (batches.base_offset, batches.last_offset + 1)
+        first, behind = np.searchsorted(self._chosen.offsets, bounds)
+        found: Booleans = first < behind
         return found
 
     def _keep_markers(
@@ -104,15 +110,18 @@ class Copy:
             kept = Kept(rows, np.ones(len(rows), np.bool_))
             self._rebuild(batches, records, kept, np.flatnonzero(gets_horizon), survivors)
 
-    def _keep_records(self, batches: Batches, records: Records, survivors: Survivors) -> None:
+    def _keep_records(
+        self, batches: Batches, records: Records, found: Kept, survivors: Survivors
+    ) -> None:
         which = records.batches
-        found = kept_records(batches, records, self._rules, self._chosen)
         of = records.batch[found.rows]
         counts = np.bincount(of, minlength=len(which))
         self._messages_written += len(of)
         has_tombstones = np.zeros(len(which), np.bool_)
         has_tombstones[of[found.is_null]] = True
-        is_whole = (counts == records.counts) & ~(has_tombstones & ~batches.has_horizon[which])
+        is_whole = (counts == batches.record_count[which]) & ~(
+            has_tombstones & ~batches.has_horizon[which]
+        )
         survivors.keep(which[is_whole])
         changed = np.flatnonzero((counts > 0) & ~is_whole)
         if len(changed):

@@ -1,10 +1,10 @@
 """The jobs of a cleaning: the map, then the copy.
 
-    files -> scan -> (bucket, fragments) -> merge -> surviving offsets     driver: clean point,
-    surviving offsets -> route -> (copy task, offsets) -> copy -> files    groups, markers
+    files -> scan -> (bucket, fragments) -> merge -> surviving records     driver: clean point,
+    surviving records -> route -> (copy task, records) -> copy -> files    groups, markers
 
 Between the jobs the driver decides from small results: the number of keys and the transactions. The
-surviving offsets remain in the engine after the first job. If there are more keys than the map
+surviving records remain in the engine after the first job. If there are more keys than the map
 takes, the driver finds the record at which it is full, and the map is rebuilt up to there.
 
 Tasks share the I/O limit of the cleaning. The driver's own reads are not limited: headers, and the
@@ -30,13 +30,14 @@ import numpy as np
 from ledgerfold.compactor.job.engine import Engine, Rows
 from ledgerfold.compactor.job.pipeline import Clock
 from ledgerfold.compactor.job.plan import InputSegment, Output, position_of
-from ledgerfold.compactor.job.rows import Positions, Written, succeeded
+from ledgerfold.compactor.job.rows import Written, succeeded
 from ledgerfold.compactor.kafka.grouping import Limits, groups_of
 from ledgerfold.compactor.kafka.growth import IndexFull, group_of
 from ledgerfold.compactor.kafka.map_limit import Stop, full_at, skipped_lines, stop_after
 from ledgerfold.compactor.kafka.plan import CleaningTasks, Range, copy_runs
 from ledgerfold.compactor.kafka.record_filter import Rules
 from ledgerfold.compactor.kafka.rows import (
+    Chosen,
     Copied,
     Distinct,
     Facts,
@@ -302,7 +303,7 @@ def _shown(buckets: list[Shown]) -> list[MappedKey]:
 
 
 def _is_result(row: Row) -> bool:
-    return not isinstance(row[1], Positions | Firsts)
+    return not isinstance(row[1], Chosen | Firsts)
 
 
 def _is_first(row: Row) -> bool:

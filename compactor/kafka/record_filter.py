@@ -109,25 +109,29 @@ def is_producers_last(
     return found
 
 
-def kept_records(batches: Batches, records: Records, rules: Rules, chosen: Integers) -> Kept:
-    """Filters data batches that are not dropped. `chosen`: the map's surviving offsets, ascending.
+def kept_records(records: Records, rules: Rules, rows: Integers) -> Kept:
+    """Filters records that the map chose, of data batches that are not dropped.
 
     Raises Corruption.
     """
-    offset = records.offset
-    start, end = np.searchsorted(chosen, (offset[0], offset[-1] + 1)).tolist()
-    part = chosen[start:end]
-    rows = np.searchsorted(offset, part)
-    # Chosen offsets in other batches are dropped: expired tombstones, other chunks.
-    rows = rows[offset[rows] == part]
     is_null = records.columns(rows).is_null()
     if is_null.any():
+        batches = records.source
         expired = batches.has_horizon & (batches.column("base_timestamp_ms") <= rules.time_ms)
         stays = ~(is_null & expired[records.batches][records.batch[rows]])
         rows, is_null = rows[stays], is_null[stays]
-    if offset[-1] > rules.latest:
-        behind = np.flatnonzero(offset > rules.latest)
-        # The map covers none of these.
-        rows = np.concatenate((rows, behind))
-        is_null = np.concatenate((is_null, records.columns(behind).is_null()))
     return Kept(rows, is_null)
+
+
+def kept_of_all(records: Records, rules: Rules, chosen: Integers) -> Kept:
+    """Filters all records of such batches, which the map may not cover completely.
+
+    `chosen`: the offsets of the records that the map chose, ascending. Raises Corruption.
+    """
+    offset = records.offset
+    first, behind = np.searchsorted(chosen, (offset[0], offset[-1] + 1)).tolist()
+    kept = kept_records(records, rules, np.flatnonzero(np.isin(offset, chosen[first:behind])))
+    # The map covers none of these.
+    uncovered = np.flatnonzero(offset > rules.latest)
+    is_null = records.columns(uncovered).is_null()
+    return Kept(np.concatenate((kept.rows, uncovered)), np.concatenate((kept.is_null, is_null)))

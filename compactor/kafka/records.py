@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +19,9 @@ from ledgerfold.compactor.job.distinct import HashedKeys
 from ledgerfold.compactor.job.words import WORD_BYTES, Hashed
 from ledgerfold.compactor.kafka.batches import COMPRESSION, Batches
 from ledgerfold.compactor.kafka.fields import read_fields
+from ledgerfold.compactor.kafka.rows import Located
 from ledgerfold.compactor.kafka.varints import NOWHERE, Bytes, read_varints, spans
-from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.compactor.positions import Booleans, Integers, ranges
 from ledgerfold.storage.errors import KafkaError
 from ledgerfold.storage.kafka.compression import KafkaCompression, decompress
 from ledgerfold.storage.kafka.varints import read_varint
@@ -33,21 +35,30 @@ TOGETHER_MIN = 8
 
 @dataclass(frozen=True)
 class Records:
-    """The records of batches. Rows are records, in order; positions are in `blob`, with the
-    sections.
+    """All records of batches, or some of them. Rows are records, in order; positions are in `blob`,
+    with the sections.
     """
 
     source: Batches
     blob: Bytes
-    # The index of each batch in its chunk, its record count, and the batch of each row.
+    # The index of each batch in its chunk, its number of rows, and where its section begins.
     batches: Integers
     counts: Integers
+    section_starts: Integers
+    # The batch of each row, and where the record begins and ends.
     batch: Integers
     start: Integers
     end: Integers
+    # The offset of each record, if known.
+    known_offset: Integers | None = None
 
     def __len__(self) -> int:
         return len(self.start)
+
+    def starts_in_batches(self, rows: Integers) -> Integers:
+        """Returns where each of these records begins in the section of its batch."""
+        found: Integers = self.start.take(rows) - self.section_starts.take(self.batch.take(rows))
+        return found
 
     @cached_property
     def offset(self) -> Integers:
@@ -56,6 +67,8 @@ class Records:
         If batches have a record at every offset, offsets can rise in only one way, and the stored
         deltas need not be read.
         """
+        if self.known_offset is not None:
+            return self.known_offset
         base = self.source.base_offset[self.batches]
         spans = self.source.last_offset[self.batches] - base + 1
         if not np.array_equal(spans, self.counts):
@@ -156,6 +169,26 @@ def read_records(batches: Batches, which: Integers) -> Iterator[Records]:
 
     Each batch has at least one. Raises Corruption; sections are verified.
     """
+    for sections in _read_sections(batches, which):
+        yield _read_all(batches, sections)
+
+
+def read_chosen(batches: Batches, which: Integers, chosen: Located) -> Iterator[Records]:
+    """Yields the chosen records of these batches, as read_records does, without the others."""
+    for sections in _read_sections(batches, which):
+        yield _read_chosen(batches, sections, chosen)
+
+
+class _Sections(NamedTuple):
+    """The decompressed records of these batches, in a buffer."""
+
+    which: Integers
+    blob: Bytes
+    starts: Integers
+    ends: Integers
+
+
+def _read_sections(batches: Batches, which: Integers) -> Iterator[_Sections]:
     if not len(which):
         return
     starts, ends = batches.sections(which)
@@ -164,7 +197,7 @@ def read_records(batches: Batches, which: Integers) -> Iterator[Records]:
         # Aligned to whole words of the file (compactor/job/words.py).
         origin = starts[0] // WORD_BYTES * WORD_BYTES
         blob = batches.file.view[origin : ends[-1]]
-        yield _read(batches, which, blob, starts - origin, ends - origin)
+        yield _Sections(which, blob, starts - origin, ends - origin)
         return
     sections: list[bytes] = []
     first = size_bytes = 0
@@ -174,8 +207,8 @@ def read_records(batches: Batches, which: Integers) -> Iterator[Records]:
         size_bytes += len(sections[-1])
         if size_bytes >= SECTIONS_BYTES or number == len(which):
             sizes = np.fromiter(map(len, sections), np.int64, len(sections))
-            blob, section_ends = np.frombuffer(b"".join(sections), np.uint8), np.cumsum(sizes)
-            yield _read(batches, which[first:number], blob, section_ends - sizes, section_ends)
+            blob, behind = np.frombuffer(b"".join(sections), np.uint8), np.cumsum(sizes)
+            yield _Sections(which[first:number], blob, behind - sizes, behind)
             sections, first, size_bytes = [], number, 0
 
 
@@ -188,9 +221,8 @@ def _section(batches: Batches, index: int, codec: int, section: bytes) -> bytes:
         batches.refuse(index, error.message)
 
 
-def _read(
-    batches: Batches, which: Integers, blob: Bytes, section_starts: Integers, ends: Integers
-) -> Records:
+def _read_all(batches: Batches, sections: _Sections) -> Records:
+    which, blob, section_starts, ends = sections
     counts = batches.record_count[which]
     starts, bad = _record_starts(blob, section_starts, ends, counts)
     if bad >= 0:
@@ -199,7 +231,23 @@ def _read(
     end = np.empty_like(starts)
     end[:-1] = starts[1:]
     end[np.cumsum(counts) - 1] = ends
-    return Records(batches, blob, which, counts, of, starts, end)
+    return Records(batches, blob, which, counts, section_starts, of, starts, end)
+
+
+def _read_chosen(batches: Batches, sections: _Sections, chosen: Located) -> Records:
+    which, blob, section_starts, ends = sections
+    offsets = chosen.offsets
+    first = np.searchsorted(offsets, batches.base_offset[which])
+    counts = np.searchsorted(offsets, batches.last_offset[which] + 1) - first
+    of, rows = np.repeat(np.arange(len(which)), counts), ranges(first, counts)
+    start = section_starts[of] + chosen.starts[rows]
+    end = start + spans(blob, start)
+    fits = (start >= section_starts[of]) & (end <= ends[of])
+    if not fits.all():
+        batches.refuse(int(which[of[np.argmin(fits)]]), "an invalid record")
+    return Records(
+        batches, blob, which, counts, section_starts, of, start, end, known_offset=offsets[rows]
+    )
 
 
 def _record_starts(

@@ -1,16 +1,51 @@
 """Rows that the tasks of a cleaning exchange, in addition to compactor/job/rows.py.
 
-Positions here are offsets. The first of a row's pair is a bucket, then a copy task.
+The first of a row's pair is a bucket, then a copy task.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ledgerfold.compactor.job.rows import Failure, Fragments, Positions, WriteTimes, Written
+from ledgerfold.compactor.job.rows import Failure, Fragments, WriteTimes, Written
 from ledgerfold.compactor.positions import Integers
+
+
+class Located(NamedTuple):
+    """Records: their offsets, ascending, and where each begins in the section of its batch."""
+
+    offsets: Integers
+    # A section is smaller than 2 GiB (storage/kafka/compression.py).
+    starts: NDArray[np.int32]
+
+
+class Chosen(NamedTuple):
+    """Records that the map chose, little-endian: offsets as i64, starts as i32 (Located)."""
+
+    offset_blob: bytes
+    start_blob: bytes
+
+    @classmethod
+    def of(cls, records: Located) -> Chosen:
+        return cls(records.offsets.astype("<i8").tobytes(), records.starts.astype("<i4").tobytes())
+
+    @property
+    def records(self) -> Located:
+        offsets = np.frombuffer(self.offset_blob, "<i8").astype(np.int64, copy=False)
+        return Located(offsets, np.frombuffer(self.start_blob, "<i4"))
+
+    @classmethod
+    def joined(cls, rows: Iterable[Row]) -> Located:
+        """Returns the chosen records of these rows, of several buckets in any order."""
+        found = [content.records for _, content in rows if isinstance(content, cls)]
+        offsets = np.concatenate([np.empty(0, np.int64), *(each.offsets for each in found)])
+        starts = np.concatenate([np.empty(0, np.int32), *(each.starts for each in found)])
+        order = np.argsort(offsets)
+        return Located(offsets[order], starts[order])
 
 
 class Span(NamedTuple):
@@ -49,7 +84,7 @@ class Distinct(NamedTuple):
 
 
 class Firsts(NamedTuple):
-    """The first offset of each of a bucket's keys, ascending, encoded as Positions."""
+    """The first offset of each of a bucket's keys, ascending, little-endian i64."""
 
     blob: bytes
 
@@ -73,7 +108,7 @@ class Copied(NamedTuple):
 
 Content = (
     Fragments
-    | Positions
+    | Chosen
     | Span
     | Facts
     | Mapped

@@ -1,8 +1,9 @@
 """The two tasks of the map: reads keys, and selects the surviving records of a bucket.
 
 Records in the mapped range fold into one fragment for each key of a buffer: its last and first
-offset. Records below it, in the clean part, stay separate, with NOT_MAPPED as first offset: they
-are dropped if the map has their key. Aborted data and batches after the range are not read.
+offset, and where the last record begins in its batch. Records below it, in the clean part, stay
+separate, with NOT_MAPPED as first offset: they are dropped if the map has their key. Aborted data
+and batches after the range are not read.
 
 In the mapped range the last record of each key survives. In the clean part, which is not mapped,
 records survive unless the map has a later offset for their key. Records after the range survive in
@@ -11,28 +12,39 @@ any case and are not considered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.job.arrow_integers import to_arrow
-from ledgerfold.compactor.job.distinct import Groups, HashedKeys
-from ledgerfold.compactor.job.joined_keys import joined_keys, key_bytes_of
+from ledgerfold.compactor.job.distinct import HashedKeys
+from ledgerfold.compactor.job.joined_keys import joined_keys
 from ledgerfold.compactor.job.plan import InputSegment
-from ledgerfold.compactor.job.rows import Fragments, Positions
+from ledgerfold.compactor.job.rows import Fragments
 from ledgerfold.compactor.job.scan import in_buckets
 from ledgerfold.compactor.job.words import Hashed
 from ledgerfold.compactor.kafka.batches import CHUNK_BYTES, Batches, LogFile
 from ledgerfold.compactor.kafka.plan import Range
-from ledgerfold.compactor.kafka.records import Columns, read_records
-from ledgerfold.compactor.kafka.rows import Distinct, Facts, Firsts, Mapped, Row, Shown, Span
+from ledgerfold.compactor.kafka.records import Columns, Records, read_records
+from ledgerfold.compactor.kafka.rows import (
+    Chosen,
+    Distinct,
+    Facts,
+    Firsts,
+    Located,
+    Mapped,
+    Row,
+    Shown,
+    Span,
+)
 from ledgerfold.compactor.kafka.throttle import TaskThrottle
 from ledgerfold.compactor.kafka.transactions import AbortedIndex, facts_of
 from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.strategies.strategy import FragmentColumns
 from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
-from ledgerfold.storage.limits import COLUMN_BYTES_MAX
 
 NOT_MAPPED = -1
 
@@ -138,12 +150,15 @@ class _FoldBuffer:
         offsets = columns.offset[which]
         clean = int(np.searchsorted(offsets, self._first_mapped))
         if clean:
-            keys, every = columns.keys(which[:clean]), np.arange(clean)
+            rows = which[:clean]
+            keys, every = columns.keys(rows), np.arange(clean)
             firsts = np.full(clean, NOT_MAPPED, np.int64)
-            self._clean.add(_KeyedOffsets(*keys.where(every), offsets[:clean], firsts))
+            starts = columns.records.starts_in_batches(rows)
+            self._clean.add(_KeyedOffsets(*keys.where(every), offsets[:clean], firsts, starts))
         if clean < len(which):
-            offsets = offsets[clean:]
-            self._mapped.add(_folded(columns.keys(which[clean:]), offsets, offsets))
+            rows, offsets = which[clean:], offsets[clean:]
+            starts_of = partial(_starts_of, columns.records, rows)
+            self._mapped.add(_folded(columns.keys(rows), offsets, offsets, starts_of))
 
     def emptied(self) -> Iterator[Row]:
         """Yields the fragments of everything added, if it is enough, and empties the buffer."""
@@ -158,25 +173,27 @@ class _FoldBuffer:
     def folded(self) -> Iterator[Row]:
         """Yields the fragments of everything added."""
         if self._clean.count:
-            keys, last, first = self._clean.joined()
-            yield from in_buckets(keys.column(), (last, first), self._buckets, keys.hashes)
+            keys, *columns = self._clean.joined()
+            yield from in_buckets(keys.column(), tuple(columns), self._buckets, keys.hashes)
         if self._mapped.count:
-            found = _folded(*self._mapped.joined())
-            offsets = found.last, found.first
-            yield from in_buckets(found.keys, offsets, self._buckets, found.hashed.hashes)
+            keys, last, first, start = self._mapped.joined()
+            found = _folded(keys, last, first, start.take)
+            each = found.last, found.first, found.start
+            yield from in_buckets(found.keys, each, self._buckets, found.hashed.hashes)
 
 
 class _KeyedOffsets(NamedTuple):
-    """Keys with their last and first offsets."""
+    """Keys with their last and first offsets, and where the last record begins in its batch."""
 
     keys: pa.BinaryArray
     hashed: Hashed
     last: Integers
     first: Integers
+    start: Integers
 
 
 class _Rows:
-    """Keys with last and first offsets, as added."""
+    """Keys with offsets, as added."""
 
     def __init__(self) -> None:
         self.count = self.key_bytes = 0
@@ -187,65 +204,64 @@ class _Rows:
         self.count += len(part.keys)
         self.key_bytes += part.keys.nbytes
 
-    def joined(self) -> tuple[HashedKeys, Integers, Integers]:
-        columns, hashed, last, first = zip(*self._parts, strict=True)
+    def joined(self) -> tuple[HashedKeys, Integers, Integers, Integers]:
+        columns, hashed, *numbers = zip(*self._parts, strict=True)
         keys = HashedKeys.of(pa.concat_arrays(columns), Hashed.joined(hashed))
-        return keys, np.concatenate(last), np.concatenate(first)
+        last, first, start = map(np.concatenate, numbers)
+        return keys, last, first, start
 
 
-def _folded(keys: HashedKeys, last: Integers, first: Integers) -> _KeyedOffsets:
+def _folded(
+    keys: HashedKeys, last: Integers, first: Integers, starts_of: Callable[[Integers], Integers]
+) -> _KeyedOffsets:
     """Folds rows, in offset order, into one for each key, in order of its last one."""
     groups = keys.grouped()
     rows = groups.last
-    return _KeyedOffsets(*keys.where(rows), last[rows], first[groups.first])
+    return _KeyedOffsets(
+        *keys.where(rows), last.take(rows), first.take(groups.first), starts_of(rows)
+    )
+
+
+def _starts_of(records: Records, which: Integers, rows: Integers) -> Integers:
+    return records.starts_in_batches(which.take(rows))
 
 
 def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[Row]:
     """Joins the fragments of a bucket.
 
-    Yields Positions, Distinct, Firsts and Shown (the smallest of each), and passes other rows on.
+    Yields Chosen, Distinct, Firsts and Shown (the smallest of each), and passes other rows on.
+    Raises LimitExceeded.
     """
     keys: list[pa.BinaryArray] = []
-    columns: list[tuple[Integers, Integers]] = []
+    columns: list[FragmentColumns] = []
     for row in rows:
         content = row[1]
         if isinstance(content, Fragments):
-            key_column, (last, first) = content.columns
+            key_column, numbers = content.columns
             keys.append(key_column)
-            columns.append((last, first))
+            columns.append(numbers)
         else:
             yield row
     if not keys:
         return
-    groups, column, key_of = _grouped(keys)
-    last, first = (np.concatenate(each) for each in zip(*columns, strict=True))
+    joined = joined_keys(keys)
+    codes = np.concatenate(joined.codes)
+    last, first, start = map(np.concatenate, zip(*columns, strict=True))
     is_mapped = first != NOT_MAPPED
     # The highest offset of each key's fragments, which come in any order.
-    mapped_last = np.full(len(last), -1)
-    np.maximum.at(mapped_last, groups.last_of[is_mapped], last[is_mapped])
-    stays_unmapped = ~is_mapped & (mapped_last[groups.last_of] < last)
-    mapped = np.flatnonzero(mapped_last >= 0)
-    found = mapped_last[mapped]
-    yield 0, Positions.of(np.sort(np.concatenate((found, last[stays_unmapped]))))
-    yield 0, Distinct(len(found))
-    if shown_max and len(found):
-        shown = np.argsort(found)[:shown_max]
-        held = column.take(to_arrow(key_of[mapped[shown]])).to_pylist()
-        yield 0, Shown(tuple(held), tuple(found[shown].tolist()))
-    if firsts_max and len(found):
-        firsts = np.full(len(last), np.iinfo(np.int64).max)
-        np.minimum.at(firsts, groups.last_of[is_mapped], first[is_mapped])
+    latest = np.full(len(joined), -1)
+    np.maximum.at(latest, codes[is_mapped], last[is_mapped])
+    latest_of = latest.take(codes)
+    stays = np.flatnonzero(np.where(is_mapped, last == latest_of, last > latest_of))
+    stays = stays[np.argsort(last[stays])]
+    yield 0, Chosen.of(Located(last[stays], start[stays].astype(np.int32)))
+    mapped = np.flatnonzero(latest >= 0)
+    yield 0, Distinct(len(mapped))
+    if shown_max and len(mapped):
+        shown = mapped[np.argsort(latest[mapped])[:shown_max]]
+        held = joined.keys.take(to_arrow(shown)).to_pylist()
+        yield 0, Shown(tuple(held), tuple(latest[shown].tolist()))
+    if firsts_max and len(mapped):
+        firsts = np.full(len(joined), np.iinfo(np.int64).max)
+        np.minimum.at(firsts, codes[is_mapped], first[is_mapped])
         yield 0, Firsts(np.sort(firsts[mapped])[:firsts_max].tobytes())
-
-
-def _grouped(keys: Sequence[pa.BinaryArray]) -> tuple[Groups, pa.BinaryArray, Integers]:
-    """Groups the rows of all columns by key. Also returns a column of keys, and where the key of
-    each row is in it. Raises LimitExceeded.
-    """
-    if key_bytes_of(keys) <= COLUMN_BYTES_MAX:
-        column = pa.concat_arrays(keys)
-        groups = HashedKeys.of(column).grouped()
-        return groups, column, groups.last_of
-    found = joined_keys(keys)
-    codes = np.concatenate(found.codes).astype(np.int64)
-    return Groups.of(codes), found.keys, codes

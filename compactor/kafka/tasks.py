@@ -11,19 +11,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-import numpy as np
-
 from ledgerfold.compactor.job.engine import Progress
 from ledgerfold.compactor.job.plan import InputSegment, Output, size_bytes_of
 from ledgerfold.compactor.job.progress import Parts, copy_parts, scan_parts
-from ledgerfold.compactor.job.rows import Positions, by_task, guarded
+from ledgerfold.compactor.job.rows import by_task, guarded
 from ledgerfold.compactor.kafka.copy import Copy
 from ledgerfold.compactor.kafka.plan import Range
 from ledgerfold.compactor.kafka.record_filter import Rules
-from ledgerfold.compactor.kafka.rows import Row
+from ledgerfold.compactor.kafka.rows import Chosen, Located, Row
 from ledgerfold.compactor.kafka.scan import merge, scan
 from ledgerfold.compactor.kafka.throttle import TaskThrottle
-from ledgerfold.compactor.positions import Integers
 from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 
 
@@ -48,7 +45,7 @@ class ScanTask:
 
 @dataclass(frozen=True)
 class MergeTask:
-    """Merges a bucket's fragments into the surviving offsets."""
+    """Merges a bucket's fragments into the surviving records."""
 
     firsts_max: int
     progress: Progress
@@ -70,16 +67,16 @@ class CopyRun:
 
 @dataclass(frozen=True)
 class RouteTask:
-    """Routes surviving offsets to copy tasks."""
+    """Routes surviving records to copy tasks."""
 
     firsts: tuple[int, ...]
 
     def __call__(self, rows: Iterable[Row]) -> Iterator[Row]:
         for _, content in rows:
-            if isinstance(content, Positions):
-                offsets = content.values
-                for task, places in by_task(offsets, self.firsts):
-                    yield task, Positions.of(offsets[places])
+            if isinstance(content, Chosen):
+                offsets, starts = content.records
+                for task, part in by_task(offsets, self.firsts):
+                    yield task, Chosen.of(Located(offsets[part], starts[part]))
 
 
 @dataclass(frozen=True)
@@ -93,11 +90,6 @@ class CopyTask:
 
     def __call__(self, index: int, rows: Iterable[Row]) -> Iterator[Row]:
         run, throttle = self.runs[index], TaskThrottle(self.bytes_per_second)
-        copy = Copy(index, self.rules, _joined(rows), run.output, throttle)
+        copy = Copy(index, self.rules, Chosen.joined(rows), run.output, throttle)
         yield from guarded(copy.run(run.files), [index])
         self.progress.add(copy_parts(run.files))
-
-
-def _joined(rows: Iterable[Row]) -> Integers:
-    found = [content.values for _, content in rows if isinstance(content, Positions)]
-    return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)

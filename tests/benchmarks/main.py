@@ -17,6 +17,7 @@ import sys
 from types import ModuleType
 
 from tests.benchmarks import options
+from tests.support.processes import clean_up_when_terminated
 
 BENCHMARKS = (
     "serve",
@@ -87,4 +88,5 @@ def _list() -> str:
 
 
 if __name__ == "__main__":
+    clean_up_when_terminated()
     sys.exit(main())

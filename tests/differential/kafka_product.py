@@ -4,8 +4,8 @@
     Door       how the broker is reached: in this process (kafka_local.py), or over gRPC
                (kafka_process.py)
 
-State that Kafka's process keeps in memory when one log is reopened (pauses, a high watermark that
-is held back, uncleanable logs) is set again after a broker's death.
+State that Kafka's process keeps in memory when one log is reopened (a high watermark that is held
+back, uncleanable logs) is set again after a broker's death.
 """
 
 from __future__ import annotations
@@ -145,7 +145,6 @@ class Product:
         slots = max(_MAP_SLOTS, 2 * keys)
         self._now_ms = request.get("clock", self.door.now_ms or 0)
         self._held: dict[str, int] = {}
-        self._pauses: dict[str, int] = {}
         self._logs: list[str] = []
         config = {
             "log.cleaner.dedupe.buffer.size": str(slots * _MAP_ENTRY_BYTES),
@@ -258,9 +257,6 @@ class Product:
 
     def _die(self, dying: Callable[[], None] | None, point: str = "") -> None:
         self.door.die(dying, point)
-        for log, times in self._pauses.items():
-            for _ in range(times):
-                self._act(log, "abort-and-pause")
         self._remember()
 
     def _remember(self) -> None:
@@ -357,14 +353,10 @@ class Product:
         self._call("SetCleaning", kafka_pb2.SetCleaningRequest, log, action=action)
 
     def _pause(self, request: Mapping[str, Any]) -> None:
-        log = request["log"]
-        self._act(log, "abort-and-pause")
-        self._pauses[log] = self._pauses.get(log, 0) + 1
+        self._act(request["log"], "abort-and-pause")
 
     def _resume(self, request: Mapping[str, Any]) -> None:
-        log = request["log"]
-        self._act(log, "resume")
-        self._pauses[log] -= 1
+        self._act(request["log"], "resume")
 
     def _state(self, request: Mapping[str, Any]) -> Json:
         told = self.door.call("GetCleaner", kafka_pb2.GetCleanerRequest())

@@ -24,7 +24,6 @@ from ledgerfold.compactor.job.rows import Messages, Positions
 from ledgerfold.compactor.job.scan import scan
 from ledgerfold.compactor.job.scan_messages import scan_messages
 from ledgerfold.compactor.job.segment_map import SegmentMap
-from ledgerfold.compactor.kafka import scan as kafka_scan
 from ledgerfold.compactor.positions import ROW_BITS
 from ledgerfold.compactor.strategies.strategy import FLAG_BITS
 from ledgerfold.storage import limits
@@ -91,19 +90,6 @@ def test_distinct_keys_that_exceed_a_column_are_an_error(monkeypatch: pytest.Mon
     monkeypatch.setattr(joining, "COPIED_BYTES_MAX", 0)
     with pytest.raises(LimitExceeded, match=r"distinct keys.*partitioned topic"):
         joined_keys([keys])
-
-
-def test_a_kafka_bucket_groups_keys_that_exceed_a_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The groups are the same with every limit."""
-    keys = [pa.array([b"b", b"a"]), pa.array([b"a", b"c", b"b"])]
-    found = []
-    for limit in (COLUMN_BYTES_MAX, 0):
-        monkeypatch.setattr(kafka_scan, "COLUMN_BYTES_MAX", limit)
-        groups, column, key_of = kafka_scan._grouped(keys)
-        found.append((groups.last_of.tolist(), column.take(pa.array(key_of)).to_pylist()))
-    # The last row with the key of each row, and that key.
-    assert found[0][0] == found[1][0] == [4, 2, 2, 3, 4]
-    assert found[0][1] == found[1][1] == [b"b", b"a", b"a", b"c", b"b"]
 
 
 def test_offsets_keep_more_than_32_bits() -> None:

@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from ledgerfold.compactor.kafka.batches import Batches, LogFile
 from ledgerfold.compactor.kafka.plan import plan_tasks
+from ledgerfold.compactor.kafka.records import read_chosen, read_records
+from ledgerfold.compactor.kafka.rows import Located
 from ledgerfold.storage.errors import Corruption, InvalidRequest
+from ledgerfold.storage.kafka.compression import KafkaCompression
 from ledgerfold.storage.kafka.records import KafkaRecord, build_batch, records_of
 from tests.support.compaction import damage
 from tests.support.kafka_log import KafkaLog
@@ -86,3 +91,27 @@ def test_a_file_of_another_ledger(log: KafkaLog) -> None:
     log.segments[0].files[0].first.ledger_id = 9
     with pytest.raises(InvalidRequest, match="not a file of ledger 9"):
         plan_tasks(log.plan(), 2)
+
+
+@pytest.mark.parametrize("compression", [KafkaCompression.NONE, KafkaCompression.GZIP])
+@pytest.mark.parametrize("wrong", [-1, 0, 1, 2**31 - 1])
+def test_a_chosen_record_that_begins_elsewhere_is_damage(
+    log: KafkaLog, wrong: int, compression: int
+) -> None:
+    """Before and after the records, at another record, and inside of one."""
+    log.segments.clear()
+    log.write("[0:A=a0 1:B=b0] |", compression=compression)
+    (file,) = plan_tasks(log.plan(), cores=1).files
+    with LogFile(file) as opened:
+        (batches,) = opened.chunks()
+        (records,) = read_records(batches, np.array([0]))
+        first, second = records.starts_in_batches(np.arange(2)).tolist()
+        assert chosen_offsets(batches, first, second) == [0, 1]
+        with pytest.raises(Corruption, match="an invalid record"):
+            chosen_offsets(batches, first, wrong)
+
+
+def chosen_offsets(batches: Batches, *starts: int) -> list[int]:
+    chosen = Located(np.arange(len(starts)), np.array(starts, np.int32))
+    (records,) = read_chosen(batches, np.array([0]), chosen)
+    return list(records.columns(np.arange(len(starts))).offset)
