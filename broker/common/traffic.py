@@ -89,6 +89,8 @@ class Traffic:
     bytes: int = 0
     last_sent_ms: int = 0
     last_acked_ms: int = 0
+    # When the client last requested messages.
+    last_flow_ms: int = 0
 
     def plus(self, other: Traffic) -> Traffic:
         return Traffic(
@@ -97,6 +99,7 @@ class Traffic:
             self.bytes + other.bytes,
             max(self.last_sent_ms, other.last_sent_ms),
             max(self.last_acked_ms, other.last_acked_ms),
+            max(self.last_flow_ms, other.last_flow_ms),
         )
 
     def stats(self) -> dict[str, int]:
@@ -106,4 +109,5 @@ class Traffic:
             "bytesOutCounter": self.bytes,
             "lastConsumedTimestamp": self.last_sent_ms,
             "lastAckedTimestamp": self.last_acked_ms,
+            "lastConsumedFlowTimestamp": self.last_flow_ms,
         }

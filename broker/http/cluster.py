@@ -43,7 +43,6 @@ def cluster_routes(broker: Broker, url: str, pulsar_url: str | None) -> list[Rou
         ("POST", f"{ADMIN}/tenants/{{tenant}}", tenants.update_tenant),
         ("DELETE", f"{ADMIN}/tenants/{{tenant}}", tenants.delete_tenant),
         ("GET", f"{ADMIN}/namespaces/{{tenant}}", tenants.namespaces),
-        ("PUT", f"{ADMIN}/namespaces/{{tenant}}/{{namespace}}", tenants.create_namespace),
         ("DELETE", f"{ADMIN}/namespaces/{{tenant}}/{{namespace}}", tenants.delete_namespace),
         ("GET", f"{ADMIN}/namespaces/{{tenant}}/{{namespace}}/topics", tenants.topics),
         ("GET", _LOOKUP, cluster.lookup),
@@ -54,12 +53,12 @@ def cluster_routes(broker: Broker, url: str, pulsar_url: str | None) -> list[Rou
 def check_exists(broker: Broker, namespace: str, reason: str = NO_NAMESPACE) -> None:
     """Raises Refusal for an unknown namespace."""
     for part in namespace.split("/"):
-        _check_valid(part, "Namespace name is not valid")
+        check_valid(part, "Namespace name is not valid")
     if not broker.namespaces.exists(namespace):
         raise Refusal(404, reason)
 
 
-def _check_valid(name: str, reason: str) -> None:
+def check_valid(name: str, reason: str) -> None:
     try:
         check_named_entity(name, name)
     except InvalidRequest:
@@ -143,7 +142,7 @@ class TenantVerbs:
 
     async def create_tenant(self, request: Request) -> None:
         name = request.names["tenant"]
-        _check_valid(name, "Tenant name is not valid")
+        check_valid(name, "Tenant name is not valid")
         roles = _roles(request.body)
         if self._namespaces.tenant(name) is not None:
             raise Refusal(409, "Tenant already exist")
@@ -170,14 +169,6 @@ class TenantVerbs:
         if self._namespaces.tenant(tenant) is None:
             raise Refusal(404, "Tenant not found")
         return shown(self._namespaces.names(tenant))
-
-    async def create_namespace(self, request: Request) -> None:
-        _check_valid(request.names["namespace"], "Namespace name is not valid")
-        if self._namespaces.tenant(request.names["tenant"]) is None:
-            raise Refusal(404, "Tenant does not exist")
-        _check_no_policies(request.body, request.names["tenant"])
-        if not await self._namespaces.create(request.namespace):
-            raise Refusal(409, "Namespace already exists")
 
     async def delete_namespace(self, request: Request) -> None:
         name = request.namespace
@@ -215,41 +206,3 @@ def _roles(body: Any) -> list[str]:
     if clusters != [CLUSTER]:
         raise Refusal(412, "Clusters do not exist")
     return roles
-
-
-_CLUSTERS = "replication_clusters"
-# Policies that have no effect in one cluster, the default of one, and Pulsar's words for "not set".
-_HARMLESS = ("bundles", _CLUSTERS)
-_TRUE_BY_DEFAULT = "is_allow_auto_update_schema"
-_NOT_SET = (None, False, "", "None", "UNDEFINED", -1)
-
-
-def _check_no_policies(body: Any, tenant: str) -> None:
-    """Raises Refusal for a new namespace with policies: other calls set them."""
-    if body is None:
-        return
-    if not isinstance(body, dict):
-        raise Refusal(400, "Policies must be an object.")
-    clusters = body.get(_CLUSTERS) or []
-    if not isinstance(clusters, list):
-        raise Refusal(400, f"{_CLUSTERS} must be a list of names.")
-    for each in clusters:
-        if each != CLUSTER:
-            allowed = f"the list of allowed clusters list for tenant [{tenant}]"
-            raise Refusal(403, f"Cluster [{str(each)[:200]}] is not in {allowed}")
-    given = [name for name, value in body.items() if _is_given(name, value)]
-    if given:
-        raise Refusal(501, f"Create the namespace, then set its policies: {', '.join(given)[:200]}")
-
-
-def _is_given(name: str, value: Any) -> bool:
-    if name == _TRUE_BY_DEFAULT:
-        return value is False
-    return name not in _HARMLESS and not _is_unset(value)
-
-
-def _is_unset(value: Any) -> bool:
-    """Returns whether Pulsar's clients send this value for a policy that is not set."""
-    if isinstance(value, dict):
-        return all(map(_is_unset, value.values()))
-    return value in _NOT_SET or value == []

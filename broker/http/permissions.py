@@ -5,7 +5,8 @@ Pulsar's other actions (functions, sources, sinks, packages) do not exist here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown
@@ -54,13 +55,10 @@ class PermissionVerbs:
         return self._permissions.of_namespace(namespace)
 
     async def get(self, request: Request) -> Answer:
-        found = dict[str, set[str]]()
-        for each in self._grants(*self._scope(request)):
-            found.setdefault(each.role, set()).update(map(_NAMES.__getitem__, each.actions))
-        return shown({role: sorted(actions, reverse=True) for role, actions in found.items()})
+        return shown(_by_role(self._grants(*self._scope(request))))
 
     async def grant(self, request: Request) -> Answer:
-        scope, actions = self._scope(request), _parsed(request.body)
+        scope, actions = self._scope(request), parse_actions(request.body)
         await self._permissions.grant(*scope, request.names["role"], actions)
         return Answer()
 
@@ -69,7 +67,28 @@ class PermissionVerbs:
         return Answer()
 
 
-def _parsed(body: Any) -> list[int]:
+def shown_grants(grants: Iterable[Grant]) -> dict[str, Any]:
+    """Returns the grants of a namespace and of its topics, as in Pulsar's policies."""
+    by_topic = defaultdict[str, list[Grant]](list)
+    for each in grants:
+        by_topic[each.topic].append(each)
+    of_namespace = _by_role(by_topic.pop("", ()))
+    return {
+        "namespace_auth": of_namespace,
+        "destination_auth": {topic: _by_role(found) for topic, found in by_topic.items()},
+        "subscription_auth_roles": {},
+    }
+
+
+def _by_role(grants: Iterable[Grant]) -> dict[str, list[str]]:
+    found = defaultdict[str, set[str]](set)
+    for each in grants:
+        found[each.role].update(map(_NAMES.__getitem__, each.actions))
+    return {role: sorted(actions, reverse=True) for role, actions in found.items()}
+
+
+def parse_actions(body: Any) -> list[int]:
+    """Returns the actions of a grant. Raises Refusal."""
     if not isinstance(body, list) or not all(isinstance(each, str) for each in body):
         raise Refusal(400, 'Permissions are a list, such as ["produce", "consume"].')
     unknown = [each for each in body if each not in _ACTIONS]

@@ -19,6 +19,7 @@ from typing import Any
 
 from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, whole_number
 from ledgerfold.broker.http.cluster import CLUSTER
+from ledgerfold.broker.http.permissions import shown_grants
 from ledgerfold.broker.http.routes import Route
 from ledgerfold.broker.http.schema_policies import PolicyCalls, flag_in, schema_policies
 from ledgerfold.broker.http.topics import NAMESPACE, TOPIC
@@ -33,7 +34,7 @@ _INT32_MAX = 2**31 - 1
 _REMOVED = ("retention", "delayedDelivery")
 _RETENTION = ("retentionTimeInMinutes", "retentionSizeInMB")
 # Pulsar's names of the two quotas.
-_QUOTAS = {"destination_storage": "backlog_size_quota", "message_age": "backlog_age_quota"}
+QUOTAS = {"destination_storage": "backlog_size_quota", "message_age": "backlog_age_quota"}
 _QUOTA_PREFIX = "BACKLOG_POLICY_"
 _QUOTA_POLICIES = [name.removeprefix(_QUOTA_PREFIX).lower() for name, _ in BacklogPolicy.items()]
 _TICK_MS = 1000
@@ -113,9 +114,9 @@ def _shown_retention(policies: Policies) -> dict[str, int]:
 def quota_field(request: Request) -> str:
     """Returns the quota that a request names. Raises Refusal."""
     kind = request.query.get("backlogQuotaType", "destination_storage")
-    if kind not in _QUOTAS:
-        raise Refusal(400, f"backlogQuotaType must be {' or '.join(_QUOTAS)}.")
-    return _QUOTAS[kind]
+    if kind not in QUOTAS:
+        raise Refusal(400, f"backlogQuotaType must be {' or '.join(QUOTAS)}.")
+    return QUOTAS[kind]
 
 
 def parse_quota(name: str, body: Any) -> Policies:
@@ -144,7 +145,7 @@ def shown_quotas(policies: Policies) -> dict[str, Any]:
     """Returns the quotas that are set, by Pulsar's names."""
     return {
         kind: _shown_quota(getattr(policies, name))
-        for kind, name in _QUOTAS.items()
+        for kind, name in QUOTAS.items()
         if policies.HasField(name)
     }
 
@@ -191,6 +192,21 @@ POLICIES = (
         _ttl,
     ),
     Policy("delayedDelivery", ("delayed_delivery",), shown_delays, parse_delays),
+)
+
+
+# The names in the policies of a namespace.
+NAMESPACE_POLICIES = dict(
+    zip(
+        (
+            "compaction_threshold",
+            "retention_policies",
+            "message_ttl_in_seconds",
+            "delayed_delivery_policies",
+        ),
+        POLICIES,
+        strict=True,
+    )
 )
 
 
@@ -244,20 +260,16 @@ class PolicyVerbs(PolicyCalls):
     async def of_namespace(self, request: Request) -> Answer:
         """Shows the policies of a namespace that exist here, under Pulsar's names."""
         policies = await self._of(self._scope(request), applied=False)
+        grants = self._broker.namespaces.permissions.all_in(request.namespace)
         document = {
             "replication_clusters": [CLUSTER],
             "bundles": _BUNDLES,
             "backlog_quota_map": shown_quotas(policies),
             "deduplicationEnabled": is_deduplicated(policies),
+            "auth_policies": shown_grants(grants),
             "deleted": False,
         }
-        names = (
-            "compaction_threshold",
-            "retention_policies",
-            "message_ttl_in_seconds",
-            "delayed_delivery_policies",
-        )
-        for name, policy in zip(names, POLICIES, strict=True):
+        for name, policy in NAMESPACE_POLICIES.items():
             if policy.is_set(policies):
                 document[name] = policy.show(policies)
         return shown(document | schema_policies(policies))

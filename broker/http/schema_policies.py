@@ -99,17 +99,11 @@ class SchemaPolicyVerbs(PolicyCalls):
         return shown(found or (None if "topic" in request.names else _UNDEFINED))
 
     async def set_strategy(self, request: Request) -> None:
-        if request.body in (None, _UNDEFINED):
+        values = parse_strategy(request.body)
+        if values.HasField(_STRATEGY):
+            await self._update(self._scope(request), values)
+        else:
             await self.remove_strategy(request)
-            return
-        if not isinstance(request.body, str):
-            raise Refusal(400, "A schema compatibility strategy must be a string.")
-        try:
-            strategy = SchemaCompatibilityStrategy.Name(strategy_number(request.body))
-        except InvalidRequest as error:
-            raise Refusal(412, error.message) from None
-        values = Policies(schema_compatibility_strategy=strategy)
-        await self._update(self._scope(request), values)
 
     async def remove_strategy(self, request: Request) -> None:
         await self._update(self._scope(request), remove=[_STRATEGY])
@@ -128,6 +122,22 @@ class SchemaPolicyVerbs(PolicyCalls):
     async def set_updates(self, request: Request) -> None:
         values = Policies(allow_auto_update_schema=flag_in(request.body))
         await self._update(self._scope(request), values)
+
+
+def parse_strategy(body: Any) -> Policies:
+    """Returns the policies to set; empty ones for the value of a strategy that is not set.
+
+    Raises Refusal.
+    """
+    if body in (None, _UNDEFINED):
+        return Policies()
+    if not isinstance(body, str):
+        raise Refusal(400, "A schema compatibility strategy must be a string.")
+    try:
+        strategy = SchemaCompatibilityStrategy.Name(strategy_number(body))
+    except InvalidRequest as error:
+        raise Refusal(412, error.message) from None
+    return Policies(schema_compatibility_strategy=strategy)
 
 
 def flag_in(body: Any) -> bool:

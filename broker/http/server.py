@@ -41,6 +41,7 @@ from ledgerfold.broker.http.listener import (
     read_body,
 )
 from ledgerfold.broker.http.messages import message_routes
+from ledgerfold.broker.http.new_namespaces import new_namespace_routes
 from ledgerfold.broker.http.permissions import permission_routes
 from ledgerfold.broker.http.policies import policy_routes
 from ledgerfold.broker.http.routes import ADMIN, Route, Routes
@@ -75,6 +76,7 @@ def all_routes(
         topic_routes,
         subscription_routes,
         policy_routes,
+        new_namespace_routes,
         permission_routes,
         schema_policy_routes,
         schema_routes,

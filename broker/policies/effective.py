@@ -91,6 +91,16 @@ class PolicyLevels:
         namespace = TopicName.parse(topic.name).namespace
         return self.of_topic(topic), self.of_namespace(namespace), self.broker
 
+    def quotas_above(self, topic: str) -> Policies:
+        """Returns the retention and the quotas that apply to a topic that sets none.
+
+        As in Pulsar's checks, the broker's quotas are not compared with a retention.
+        """
+        ms, bytes_ = self.broker.retention_ms, self.broker.retention_bytes
+        found = Policies(retention_ms=ms, retention_bytes=bytes_)
+        _set_over(found, self.of_namespace(TopicName.parse(topic).namespace))
+        return found
+
     def in_force(self, topic: TopicRecord) -> Policies:
         return effective_policies(*self._levels(topic))
 
@@ -164,8 +174,12 @@ def check_policies(policies: Policies) -> None:
     check_settings(policies.emulation)
 
 
-def updated_policies(current: Policies, changes: Policies, remove: Iterable[str]) -> Policies:
+def updated_policies(
+    current: Policies, changes: Policies, remove: Iterable[str], above: Policies | None = None
+) -> Policies:
     """Returns `current` with the fields of `changes` set and those named by `remove` unset.
+
+    `above`: of a topic, the retention and the quotas that apply if it sets none.
 
     A field of the emulation is named "emulation.exact_backlog"; "emulation" is all of it. Setting a
     profile unsets the fields that were set in addition to another profile. Raises InvalidRequest: a
@@ -182,7 +196,7 @@ def updated_policies(current: Policies, changes: Policies, remove: Iterable[str]
     for name in remove:
         _remove(name, updated, changes)
     _check_retention(updated)
-    _check_quotas(updated)
+    _check_quotas(updated, changes, above)
     return updated
 
 
@@ -197,13 +211,24 @@ def _check_retention(policies: Policies) -> None:
         )
 
 
-def _check_quotas(policies: Policies) -> None:
-    """Raises InvalidRequest if the retention set on the same level is below a quota, as Pulsar."""
-    size, age = policies.backlog_size_quota.limit_bytes, policies.backlog_age_quota.limit_ms
-    if 0 < policies.retention_bytes <= size or 0 < policies.retention_ms <= age:
-        raise InvalidRequest(
-            "The backlog quota exceeds the retention of its level: raise the retention first."
-        )
+def _check_quotas(updated: Policies, changes: Policies, above: Policies | None) -> None:
+    """Raises InvalidRequest if a quota is not below the retention, and one of them changes.
+
+    As in Pulsar: a namespace compares only its own values, and not the quota of the age; changes of
+    a namespace ignore the values of its topics.
+    """
+    policies, quotas = Policies(), ("backlog_size_quota", "backlog_age_quota")
+    if above is not None:
+        policies.CopyFrom(above)
+    _set_over(policies, updated)
+    for name in quotas[:1] if above is None else quotas:
+        quota = getattr(policies, name)
+        is_concerned = any(map(changes.HasField, ("retention_ms", "retention_bytes", name)))
+        is_below = 0 < policies.retention_bytes <= quota.limit_bytes
+        if is_concerned and (is_below or 0 < policies.retention_ms <= quota.limit_ms):
+            raise InvalidRequest(
+                "The backlog quota exceeds the retention: raise the retention first."
+            )
 
 
 def _remove(name: str, updated: Policies, changes: Policies) -> None:

@@ -230,6 +230,7 @@ class Consuming:
             return
         consumer = attached.consumer
         permits = min(request.flow.message_permits, _PERMITS_MAX - consumer.state.permits)
+        consumer.traffic.last_flow_ms = self._link.broker.clock_ms()
         attached.subscription.add_permits(consumer, max(0, permits))
         attached.ready()
 

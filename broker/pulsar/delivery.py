@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from contextlib import ExitStack
 
 from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.pulsar.batch_acks import BatchAcks
 from ledgerfold.broker.pulsar.entries import to_served
-from ledgerfold.broker.pulsar.errors import is_cpp
 from ledgerfold.broker.pulsar.frames import command, encode_with_payload, message_id
 from ledgerfold.broker.pulsar.from_native import PulsarEntry, words_of
 from ledgerfold.broker.pulsar.link import THREAD_BYTES, THREAD_MESSAGES, Link
@@ -36,6 +36,10 @@ _SLICE_MESSAGES = 500
 _AFTER_DAMAGE_S = 1.0
 # After this time, a client can be notified of changes even if it has not requested messages.
 _READY_S = 1.0
+# Clients that return the permits of messages that are acknowledged already: the C++ client, on
+# which the Python and Node clients are built, and the Go client since 0.12.1. In doubt, such
+# messages are free: too many permits do no harm, but without any the delivery stops.
+_RETURNS_PERMITS = re.compile(r"Pulsar-CPP|Pulsar-Go-v(0\.12\.[1-9]|0\.1[3-9]|0\.[2-9]\d|[1-9])")
 _log = logging.getLogger(__name__)
 AnySubscription = Subscription | NonPersistentSubscription
 
@@ -218,14 +222,14 @@ class AttachedConsumer:
     def _live(self, delivery: Delivery, entry: PulsarEntry) -> int | None:
         """Returns the bits of the messages that the client gets; None: all.
 
-        As in Pulsar, acknowledged messages cost no permits: Java's client does not return them. The
-        C++ client does, and so the Python client: they would get more and more permits.
+        As in Pulsar, acknowledged messages cost no permits: Java's client does not return them.
+        Other clients do, and would get more and more permits: they cost some there.
         """
         left = self.acks.left(delivery.position)
         if left is None or not entry.batch_size:
             return entry.live
         live = left & ((1 << entry.batch_size) - 1 if entry.live is None else entry.live)
-        if not is_cpp(self._link.client_version):
+        if not _RETURNS_PERMITS.match(self._link.client_version):
             acknowledged = delivery.messages - live.bit_count()
             self.subscription.add_permits(self.consumer, max(0, acknowledged))
         return live

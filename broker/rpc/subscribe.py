@@ -101,6 +101,7 @@ async def subscribe(broker: Broker, context: Context) -> None:
 
     try:
         if opening.permits:
+            consumer.traffic.last_flow_ms = broker.clock_ms()
             subscription.add_permits(consumer, opening.permits)
         await exchange(context, consumer, take, deliver(), consumer.share)
     finally:
@@ -190,6 +191,7 @@ async def _handle(
 ) -> None:
     step = request.WhichOneof("step")
     if step == "permits":
+        consumer.traffic.last_flow_ms = clock_ms()
         subscription.add_permits(consumer, request.permits)
     elif step == "ack":
         await _acknowledge(request.ack, subscription, consumer)

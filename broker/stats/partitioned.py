@@ -19,6 +19,10 @@ _NAMES = ("producerName", "consumerName", "readerName")
 _WHOLE = ("strategy", "lastCompactionStrategy")
 # Offsets and similar values cannot be summed.
 _KAFKA = "kafka"
+# Each partition has these on its own.
+_OMITTED = ("keyHashRangeArrays",)
+# Limits of each partition.
+_LIMITS = ("backlogQuotaLimitSize", "backlogQuotaLimitTime")
 _AVERAGES = ("avgMessagesPerEntry", "averageMsgSize")
 
 
@@ -38,7 +42,8 @@ def _without(document: Document, name: str) -> Document:
 
 
 def merged(documents: Sequence[Document]) -> dict[str, Any]:
-    names = dict.fromkeys(name for document in documents for name in document)
+    found = (name for document in documents for name in document if name not in _OMITTED)
+    names = dict.fromkeys(found)
     return {
         name: _merged_value(name, [each[name] for each in documents if name in each])
         for name in names
@@ -53,11 +58,13 @@ def _merged_value(name: str, values: Sequence[Any]) -> Any:
         return merged(values)
     if isinstance(first, list):
         return _merged_by_name([each for value in values for each in value])
-    if isinstance(first, bool | str):
+    if isinstance(first, bool):
+        return any(values)
+    if isinstance(first, str):
         return first
     if name in _AVERAGES:
         return round(sum(values) / len(values))
-    return max(values) if _is_time(name) else sum(values)
+    return max(values) if _is_time(name) or name in _LIMITS else sum(values)
 
 
 def _merged_by_name(documents: Sequence[Document]) -> list[dict[str, Any]]:

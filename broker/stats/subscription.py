@@ -15,6 +15,7 @@ from ledgerfold.broker.common.traffic import Peer, Traffic
 from ledgerfold.broker.log.backlog import LedgerSums
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.subscriptions.consumer import Consumer
+from ledgerfold.broker.subscriptions.key_shared import KeySharedDispatcher
 from ledgerfold.broker.subscriptions.non_persistent import NonPersistentSubscription
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.loaded_topic import ServedTopic
@@ -24,14 +25,19 @@ from ledgerfold.storage.entry import Position
 
 def describe(subscription: Subscription, sums: LedgerSums | None = None) -> dict[str, Any]:
     consumers, backlog = subscription.consumers, subscription.backlog_entries(sums)
+    dispatcher = subscription.dispatcher
+    delayed = 0 if dispatcher is None else dispatcher.delayed
     return {
         "msgBacklog": backlog,
-        "msgBacklogNoDelayed": max(0, backlog - subscription.delayed_entries),
-        "msgDelayed": subscription.delayed_entries,
+        "msgBacklogNoDelayed": max(0, backlog - delayed),
+        "msgDelayed": delayed,
+        "msgInReplay": 0 if dispatcher is None else dispatcher.waiting,
+        "blockedSubscriptionOnUnackedMsgs": dispatcher is not None and dispatcher.is_blocked,
         "unackedMessages": sum(each.state.unacked_messages for each in consumers),
         **traffic_of(subscription).stats(),
         "totalMsgExpired": subscription.entries_expired,
         "lastExpireTimestamp": subscription.expired_ms,
+        "lastMarkDeleteAdvancedTimestamp": subscription.recorded.advanced_ms,
         "isDurable": subscription.is_durable,
         "nonContiguousDeletedMessagesRanges": subscription.cursor.range_count,
         **describe_consumers(subscription),
@@ -62,8 +68,15 @@ def describe_consumers(subscription: Subscription | NonPersistentSubscription) -
 
     As in Pulsar, the type is that of the last ones; None if there were none since the load.
     """
-    stats: dict[str, Any] = {"consumers": list(map(describe_consumer, subscription.consumers))}
-    stats["type"] = str(subscription.last_type)
+    consumers = [describe_consumer(each) for each in subscription.consumers]
+    stats: dict[str, Any] = {"consumers": consumers, "type": str(subscription.last_type)}
+    dispatcher = subscription.dispatcher
+    if isinstance(dispatcher, KeySharedDispatcher):
+        stats["keySharedMode"] = "STICKY" if dispatcher.policy.is_sticky else "AUTO_SPLIT"
+        stats["allowOutOfOrderDelivery"] = dispatcher.policy.allows_out_of_order
+        ranges = dispatcher.ranges()
+        for consumer, shown in zip(subscription.consumers, consumers, strict=True):
+            shown["keyHashRangeArrays"] = ranges.get(consumer.state.number, [])
     if subscription.active_consumer is not None:
         stats["activeConsumerName"] = subscription.active_consumer.name
     return stats
@@ -74,6 +87,7 @@ def describe_consumer(consumer: Consumer) -> dict[str, Any]:
         "consumerName": consumer.name,
         "availablePermits": consumer.state.permits,
         "unackedMessages": consumer.state.unacked_messages,
+        "blockedConsumerOnUnackedMsgs": consumer.state.is_blocked,
         "readCompacted": consumer.read_compacted,
         "unsentBytes": consumer.share.held,
         **_of_stream(consumer.traffic, consumer.peer),

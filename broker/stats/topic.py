@@ -41,7 +41,7 @@ from ledgerfold.storage.errors import CompactedLedgerDamaged, MissingFile, Stora
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.segment import live_entries
 from ledgerfold.strategies.catalogue import SETTINGS_MAX, VALUE_CHARACTERS_MAX
-from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord, Policies
 
 COMPACTED_LEDGER_PROPERTY = "CompactedTopicLedger"
 _NO_LEDGER = {"ledgerId": -1, "entries": -1, "size": -1, "offloaded": False}
@@ -65,17 +65,29 @@ def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
     return {
         **counters(topic),
         "storageSize": sums.size_bytes,
+        **_quota_limits(topic.policies()),
         "backlogSize": sums.estimated_bytes_after(min(durable)) if durable else 0,
         "publishers": [
             {"producerName": name, "accessMode": each.claim.mode, **each.peer.stats()}
             for name, each in topic.producers.items()
         ],
+        "waitingPublishers": topic.access.waiting,
         "subscriptions": subscriptions,
         "nonContiguousDeletedMessagesRanges": sum(
             each.cursor.range_count for each in topic.subscriptions.values()
         ),
         "deduplicationStatus": "Enabled" if is_deduplicated(topic.policies()) else "Disabled",
         "compaction": compaction_block(compaction),
+    }
+
+
+def _quota_limits(policies: Policies) -> dict[str, int]:
+    """Returns the limits of the backlog quotas; -1: none."""
+    size, age = policies.backlog_size_quota.limit_bytes, policies.backlog_age_quota.limit_ms
+    has_size = policies.HasField("backlog_size_quota")
+    return {
+        "backlogQuotaLimitSize": size if has_size else -1,
+        "backlogQuotaLimitTime": age // 1000 if age > 0 else -1,
     }
 
 

@@ -112,12 +112,13 @@ class ConsumerState:
     pending: dict[Position, Unsettled] = field(default_factory=dict)
 
     @property
+    def is_blocked(self) -> bool:
+        """Returns whether it must acknowledge before it gets more."""
+        return self.unacked_messages >= UNACKED_PER_CONSUMER_MAX
+
+    @property
     def can_take(self) -> bool:
-        return (
-            self.permits > 0
-            and self.room_bytes > 0
-            and self.unacked_messages < UNACKED_PER_CONSUMER_MAX
-        )
+        return self.permits > 0 and self.room_bytes > 0 and not self.is_blocked
 
     def spend(self, messages: int, size_bytes: int) -> None:
         self.permits -= messages
@@ -193,6 +194,16 @@ class Dispatcher(ABC):
     @abstractmethod
     def assign(self, candidates: Sequence[Candidate]) -> Decision:
         """Assigns newly read entries, in order."""
+
+    @property
+    def is_blocked(self) -> bool:
+        """Returns whether the consumers must acknowledge before any gets more."""
+        return False
+
+    @property
+    def waiting(self) -> int:
+        """The number of entries in the replay queue."""
+        return 0
 
     @property
     def delayed(self) -> int:

@@ -21,7 +21,8 @@ HashRangeAutoSplitStickyKeyConsumerSelector and HashRangeExclusiveStickyKeyConsu
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -107,6 +108,14 @@ class KeyRing:
                 del self._consumers[slot]
         self._slots = sorted(self._consumers)
 
+    def ranges(self) -> Mapping[int, Sequence[HashRange]]:
+        """Returns the slots of each consumer, by its number."""
+        if not self._slots:
+            return {}
+        # After the last point, the first one's owner continues.
+        ends = [(slot, self._consumers[slot][0]) for slot in self._slots]
+        return _by_consumer([*ends, (_SLOTS - 1, ends[0][1])], first=1)
+
     def owner(self, slot: int) -> ConsumerState | None:
         if not self._slots:
             return None
@@ -145,6 +154,11 @@ class KeyHalves:
         del self._consumers[at]
         del self._ends[at if at < len(self._consumers) else at - 1]
 
+    def ranges(self) -> Mapping[int, Sequence[HashRange]]:
+        """Returns the slots of each consumer, by its number."""
+        ends = [min(end, _SLOTS - 1) for end in self._ends]
+        return _by_consumer(list(zip(ends, self._consumers, strict=True)), first=0)
+
     def owner(self, slot: int) -> ConsumerState | None:
         return self._consumers[bisect_left(self._ends, slot)] if self._ends else None
 
@@ -174,6 +188,10 @@ class KeyRanges:
     def remove(self, consumer: ConsumerState) -> None:
         self._ranges = [each for each in self._ranges if each[1] is not consumer]
 
+    def ranges(self) -> Mapping[int, Sequence[HashRange]]:
+        """Returns the slots of each consumer, by its number."""
+        return {consumer.number: consumer.ranges for _, consumer in self._ranges}
+
     def owner(self, slot: int) -> ConsumerState | None:
         at = bisect_right(self._ranges, slot, key=_first) - 1
         if at < 0 or self._ranges[at][0].last < slot:
@@ -186,6 +204,21 @@ def owners_by(policy: KeySharedPolicy) -> KeyRing | KeyHalves | KeyRanges:
     if policy.is_sticky:
         return KeyRanges()
     return KeyRing() if policy.on_ring else KeyHalves()
+
+
+def _by_consumer(
+    ends: Sequence[tuple[int, ConsumerState]], first: int
+) -> Mapping[int, Sequence[HashRange]]:
+    """Returns ranges that cover all slots from `first` on. `ends`: the last slot of each, in order,
+    and its owner; adjacent ranges of one owner are one.
+    """
+    ranges = defaultdict[int, list[HashRange]](list)
+    for at, (end, consumer) in enumerate(ends):
+        is_last_of_owner = at + 1 == len(ends) or ends[at + 1][1] is not consumer
+        if is_last_of_owner and first <= end:
+            ranges[consumer.number].append(HashRange(first, end))
+            first = end + 1
+    return ranges
 
 
 def _first(owned: tuple[HashRange, ConsumerState]) -> int:

@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 
 from ledgerfold.broker.subscriptions.delayed import DelayedEntries
@@ -65,6 +65,10 @@ class KeySharedDispatcher(SharedDispatcher):
 
     def check(self, ranges: Sequence[HashRange]) -> None:
         self._owners.check(ranges)
+
+    def ranges(self) -> Mapping[int, Sequence[HashRange]]:
+        """Returns the slots of each consumer, by its number."""
+        return self._owners.ranges()
 
     def add(self, consumer: ConsumerState) -> bool:
         self._owners.add(consumer)

@@ -89,6 +89,11 @@ class NonPersistentSubscription:
         return list(self._consumers.values())
 
     @property
+    def dispatcher(self) -> Dispatcher | None:
+        """The dispatcher of the connected consumers; None if there are none."""
+        return self._dispatcher
+
+    @property
     def active_consumer(self) -> Consumer | None:
         active = None if self._dispatcher is None else self._dispatcher.active
         return None if active is None else self._consumers[active.number]

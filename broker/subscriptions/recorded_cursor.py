@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ledgerfold.broker.common.clock import Clock
+from ledgerfold.broker.common.clock import Clock, WallClock
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS, CursorWriter, Persist
 from ledgerfold.storage.entry import Position
@@ -41,6 +41,9 @@ class RecordedCursor:
         # While they are being written: the cursor after a seek; up to where it passes over.
         self._target: Cursor | None = None
         self._through: Position | None = None
+        # The mark-delete after the last change, and when it last advanced; 0: not since the load.
+        self._seen, self.advanced_ms = cursor.mark_delete, 0
+        self._clock = clock or WallClock()
         self._persist = persist
         self._writer: CursorWriter | None = None
         if persist is not None:
@@ -66,6 +69,9 @@ class RecordedCursor:
 
     def changed(self, count: int = 1) -> None:
         """Schedules a write."""
+        before, self._seen = self._seen, self._cursor.mark_delete
+        if self._seen > before:
+            self.advanced_ms = self._clock.now_ms()
         if self._writer is not None:
             self._writer.changed(count)
 

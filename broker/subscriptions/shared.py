@@ -77,8 +77,11 @@ class SharedDispatcher(Dispatcher):
         self._delayed.close()
 
     @property
+    def is_blocked(self) -> bool:
+        return self._unacked_messages >= UNACKED_PER_SUBSCRIPTION_MAX
+
+    @property
     def waiting(self) -> int:
-        """The number of entries in the replay queue."""
         return len(self._waiting)
 
     def add(self, consumer: ConsumerState) -> bool:
@@ -104,7 +107,7 @@ class SharedDispatcher(Dispatcher):
         return budget._replace(messages=min(budget.messages, self._delayed.free))
 
     def _whole_budget(self) -> Budget:
-        if self._unacked_messages >= UNACKED_PER_SUBSCRIPTION_MAX:
+        if self.is_blocked:
             return Budget(0, 0)
         return budget_of(self.consumers)
 
@@ -174,9 +177,7 @@ class SharedDispatcher(Dispatcher):
         return False
 
     def _has_taker(self) -> bool:
-        return self._unacked_messages < UNACKED_PER_SUBSCRIPTION_MAX and any(
-            each.can_take for each in self.consumers
-        )
+        return not self.is_blocked and any(each.can_take for each in self.consumers)
 
     def _choose(self, position: Position, slot: int, *, is_new: bool) -> ConsumerState | None:
         """Returns the consumer for an entry; None: it waits in the replay queue."""

@@ -31,7 +31,7 @@ from ledgerfold.broker.subscriptions.consumer import OUTGOING_BYTES_MAX, Consume
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS, Persist
 from ledgerfold.broker.subscriptions.delivery import Source
-from ledgerfold.broker.subscriptions.dispatcher import ConsumerState, SubscriptionType
+from ledgerfold.broker.subscriptions.dispatcher import ConsumerState, Dispatcher, SubscriptionType
 from ledgerfold.broker.subscriptions.recorded_cursor import RecordedCursor
 from ledgerfold.broker.subscriptions.session import ConsumerKind, Session, why_busy
 from ledgerfold.storage.entry import Position
@@ -171,9 +171,9 @@ class Subscription:
         return entries - sums.entries_in(self.cursor.bounds())
 
     @property
-    def delayed_entries(self) -> int:
-        """The number of entries that are held back until they are due."""
-        return 0 if self._session is None else self._session.dispatcher.delayed
+    def dispatcher(self) -> Dispatcher | None:
+        """The dispatcher of the connected consumers; None if there are none."""
+        return None if self._session is None else self._session.dispatcher
 
     # Consumers
 

@@ -157,6 +157,11 @@ class ProducerAccess:
         """The topic's epoch; None if no producer ever had exclusive access."""
         return self._kept.epoch
 
+    @property
+    def waiting(self) -> int:
+        """The number of producers that wait for exclusive access."""
+        return len(self._waiting)
+
     async def take(self, claim: Claim) -> None:
         """Returns when the producer has access; it is then connected, or released.
 

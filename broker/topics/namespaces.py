@@ -21,11 +21,12 @@ from ledgerfold.broker.common.names import (
     parse_namespace,
 )
 from ledgerfold.broker.common.shielding import runs_to_completion
-from ledgerfold.broker.topics.permissions import InThread, Permissions
+from ledgerfold.broker.policies.effective import updated_policies
+from ledgerfold.broker.topics.permissions import GRANTS_MAX, InThread, Permissions
 from ledgerfold.storage.errors import InvalidRequest, LimitExceeded, NotAllowed
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
-from ledgerfold.storage.records import TENANTS
-from ledgerfold.v1.records_pb2 import NamespaceRecord, TenantRecord
+from ledgerfold.storage.records import GRANTS, TENANTS
+from ledgerfold.v1.records_pb2 import Grant, NamespaceRecord, Policies, TenantRecord
 
 ALWAYS = "public/default"
 ADMIN_ROLES_MAX = 1000
@@ -117,14 +118,28 @@ class Namespaces:
             return True
 
     @runs_to_completion
-    async def create(self, namespace: str) -> bool:
-        """Creates a namespace. Returns False if it exists. Raises InvalidRequest, StorageError."""
+    async def create(
+        self, namespace: str, policies: Policies | None = None, grants: Sequence[Grant] = ()
+    ) -> bool:
+        """Creates a namespace. Returns False if it exists.
+
+        `grants`: checked ones, of different roles. Raises InvalidRequest, LimitExceeded,
+        StorageError.
+        """
         for part in parse_namespace(namespace).split("/"):
             check_name("A tenant or namespace", part)
+        record = NamespaceRecord(name=namespace, grants=grants)
+        if policies is not None:
+            record.policies.CopyFrom(updated_policies(Policies(), policies, ()))
+        if len(grants) > GRANTS_MAX:
+            advice = "Let several clients have one role."
+            raise LimitExceeded(f"Grants of {namespace}", len(grants), GRANTS_MAX, advice)
         async with self._turn:
             if self.exists(namespace):
                 return False
-            await self._change(lambda batch: batch.put(NamespaceRecord(name=namespace)))
+            if grants:
+                await self._in_thread(lambda: self._metadata.need_feature(GRANTS))
+            await self._change(lambda batch: batch.put(record))
             return True
 
     @runs_to_completion

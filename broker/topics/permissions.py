@@ -49,12 +49,12 @@ class Permissions:
 
     def of_namespace(self, namespace: str) -> Sequence[Grant]:
         """Returns the grants of a namespace, without those of its topics. Thread-safe."""
-        return [each for each in self._all(namespace) if not each.topic]
+        return [each for each in self.all_in(namespace) if not each.topic]
 
     def of_topic(self, topic: str) -> Sequence[Grant]:
         """Returns the grants of a topic by its full name, and of its namespace. Thread-safe."""
         names = ("", *_with_grants(topic))
-        return [each for each in self._all(namespace_of(topic)) if each.topic in names]
+        return [each for each in self.all_in(namespace_of(topic)) if each.topic in names]
 
     def actions(self, namespace: str, topic: str, role: str) -> frozenset[int]:
         """Returns what a role may do with a topic, or with all of a namespace (""). Thread-safe."""
@@ -75,7 +75,8 @@ class Permissions:
             kept = self._kept[namespace] = stored, granted
         return kept[1]
 
-    def _all(self, namespace: str) -> Sequence[Grant]:
+    def all_in(self, namespace: str) -> Sequence[Grant]:
+        """Returns the grants of a namespace and of its topics. Thread-safe."""
         record = self._metadata.namespace(namespace)
         return () if record is None else record.grants
 
@@ -86,11 +87,7 @@ class Permissions:
         Raises InvalidRequest, LimitExceeded, StorageError.
         """
         check_namespace(namespace)
-        check_name("A role", role)
-        if not actions or not set(actions) <= {Action.ACTION_PRODUCE, Action.ACTION_CONSUME}:
-            raise InvalidRequest("Grant produce, consume or both.")
-        listed: Any = sorted(set(actions))
-        granted = Grant(role=role, actions=listed, topic=topic)
+        granted = checked_grant(topic, role, actions)
         before = set[int]()
 
         def edit(batch: MetadataBatch) -> None:
@@ -109,7 +106,7 @@ class Permissions:
         async with self._turn:
             await self._in_thread(lambda: self._metadata.need_feature(GRANTS))
             await self._in_thread(lambda: self._metadata.change(edit))
-        if before - set(listed):
+        if before - set(granted.actions):
             await self.removed(namespace)
 
     @runs_to_completion
@@ -136,6 +133,15 @@ class Permissions:
         """Rechecks the open streams of a namespace, after grants were removed."""
         for callback in tuple(self.on_removed):
             await callback(namespace)
+
+
+def checked_grant(topic: str, role: str, actions: Collection[int]) -> Grant:
+    """Returns a grant; `topic`: "" for all. Raises InvalidRequest."""
+    check_name("A role", role)
+    if not actions or not set(actions) <= {Action.ACTION_PRODUCE, Action.ACTION_CONSUME}:
+        raise InvalidRequest("Grant produce, consume or both.")
+    listed: Any = sorted(set(actions))
+    return Grant(role=role, actions=listed, topic=topic)
 
 
 def _is_same(one: Grant, other: Grant) -> bool:

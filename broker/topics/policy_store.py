@@ -96,7 +96,8 @@ class PolicyStore:
         await self._check(changes)
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
-            record.policies.CopyFrom(updated_policies(record.policies, changes, remove))
+            above = self._broker.policy_levels.quotas_above(topic.name)
+            record.policies.CopyFrom(updated_policies(record.policies, changes, remove, above))
 
         await topic.stored.change(edit)
         await _hold_raw_data(topic)
@@ -106,8 +107,9 @@ class PolicyStore:
     ) -> None:
         """Changes the policies of all partitions. Raises like update_topic()."""
         await self._check(changes)
+        above = self._broker.policy_levels.quotas_above(name)
         await self._broker.update_partitioned_policies(
-            name, lambda current: updated_policies(current, changes, remove)
+            name, lambda current: updated_policies(current, changes, remove, above)
         )
         for partition in self._broker.partitions.names(name):
             topic = self._broker.topics.get(partition)

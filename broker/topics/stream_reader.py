@@ -86,6 +86,7 @@ class StreamReader(ABC, Generic[Read]):
 
     def add_permits(self, messages: int) -> None:
         self.permits += messages
+        self.traffic.last_flow_ms = self._topic.clock.now_ms()
         self._asked.set()
 
     def check(self, check_id: int) -> None:

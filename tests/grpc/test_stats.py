@@ -28,13 +28,13 @@ SUBSCRIPTION = """msgRateOut msgThroughputOut bytesOutCounter msgOutCounter msgR
     lastMarkDeleteAdvancedTimestamp consumers isDurable isReplicated allowOutOfOrderDelivery
     consumersAfterMarkDeletePosition nonContiguousDeletedMessagesRanges
     nonContiguousDeletedMessagesRangesSerializedSize delayedMessageIndexSizeInBytes
-    subscriptionProperties"""
+    subscriptionProperties keySharedMode"""
 # `readCompacted` and `unsentBytes` are ours.
 CONSUMER = """msgRateOut msgThroughputOut bytesOutCounter msgOutCounter msgRateRedeliver
     messageAckRate chunkedMessageRate consumerName availablePermits unackedMessages
     avgMessagesPerEntry blockedConsumerOnUnackedMsgs address connectedSince clientVersion
     lastAckedTimestamp lastConsumedTimestamp lastConsumedFlowTimestamp metadata lastAckedTime
-    lastConsumedTime readCompacted unsentBytes"""
+    lastConsumedTime readCompacted unsentBytes keyHashRangeArrays"""
 INTERNAL = """entriesAddedCounter numberOfEntries totalSize currentLedgerEntries
     currentLedgerSize lastLedgerCreatedTimestamp waitingCursorsCount pendingAddEntriesCount
     lastConfirmedEntry state ledgers cursors schemaLedgers compactedLedger"""

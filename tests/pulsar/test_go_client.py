@@ -148,6 +148,37 @@ def test_subscriptions(
     go("close", name="c")
 
 
+def permits_of(admin: Admin, topic: str) -> int:
+    (consumer,) = admin.stats(topic)["subscriptions"]["s"]["consumers"]
+    return int(consumer["availablePermits"])
+
+
+def test_permits_of_a_batch_that_is_delivered_again(
+    go: GoClient, broker: BrokerProcess, topic: str
+) -> None:
+    """It returns those of acknowledged messages, too: they must cost some.
+
+    No test had counted the permits of this client.
+    """
+    options = {"topic": topic, "sub": "s", "type": "Shared", "queue": 20, "batchIndex": True}
+    go("consumer", name="c", **options)
+    go("producer", name="p", topic=topic, batching=True)
+    go("send", name="p", messages=[{"value": str(number)} for number in range(10)])
+    found = go("receive", name="c", max=10, timeoutMs=WAIT_MS)["messages"]
+    for each in found[:8]:
+        go("ack", name="c", id=each["id"])
+    with Admin(broker.url) as admin:
+        for _ in range(5):
+            for each in found[8:]:
+                go("nack", name="c", id=each["id"])
+            found[8:] = go("receive", name="c", max=2, timeoutMs=WAIT_MS)["messages"]
+            assert len(found) == 10
+            # It requests more when it has half of its queue.
+            wait_until(lambda: 10 <= permits_of(admin, topic) <= 20, "the permits")
+    go("close", name="c")
+    go("close", name="p")
+
+
 def test_a_large_message_in_chunks(
     go: GoClient, client: pulsar.Client, broker: BrokerProcess, topic: str
 ) -> None:

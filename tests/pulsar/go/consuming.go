@@ -86,6 +86,8 @@ func (d *driver) consumer(r *Request) (Answer, error) {
 		NackRedeliveryDelay:         100 * time.Millisecond,
 		MaxPendingChunkedMessage:    10,
 		Schema:                      schema,
+
+		EnableBatchIndexAcknowledgment: r.BatchIndex,
 	})
 	if err != nil {
 		return nil, err

@@ -28,6 +28,7 @@ type Request struct {
 	Max, TimeoutMs, Queue                                             int
 	Time                                                              int64
 	Batching, KeyBased, Chunking, Compacted, Inclusive, Earliest, Ack bool
+	BatchIndex                                                        bool
 }
 
 // Answer is printed as JSON.

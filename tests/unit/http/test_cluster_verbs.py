@@ -120,36 +120,6 @@ def test_a_namespace_exists_when_a_client_used_it(lab: HttpLab) -> None:
     assert lab.status("DELETE", "/tenants/shop") == 409
 
 
-def test_pulsars_own_tool_creates_a_namespace(lab: HttpLab) -> None:
-    """The tool sends all policies, with its values for "not set"."""
-    policies = {
-        "auth_policies": {
-            "namespace_auth": {},
-            "destination_auth": {},
-            "subscription_auth_roles": {},
-        },
-        "replication_clusters": ["standalone"],
-        "allowed_clusters": [],
-        "bundles": {"boundaries": None, "numBundles": 4},
-        "backlog_quota_map": {},
-        "deleted": False,
-        "subscription_auth_mode": "None",
-        "offload_threshold": -1,
-        "offload_threshold_in_seconds": -1,
-        "schema_compatibility_strategy": "UNDEFINED",
-        "is_allow_auto_update_schema": True,
-        "message_ttl_in_seconds": None,
-    }
-    lab.done("PUT", "/namespaces/public/ns", policies)
-    assert lab.get("/namespaces/public") == ["public/default", "public/ns"]
-
-
-def test_policies_of_a_new_namespace_are_applied(lab: HttpLab) -> None:
-    answer = lab.ask("PUT", "/namespaces/public/ns", {"compaction_threshold": 100})
-    assert answer.status == 501
-    assert lab.get("/namespaces/public") == ["public/default"]
-
-
 def test_a_lookup_names_the_pulsar_port(lab: HttpLab) -> None:
     found = lab.get("/lookup/v2/topic/persistent/public/default/t")
     assert found["brokerUrl"] == "pulsar://b:6650"

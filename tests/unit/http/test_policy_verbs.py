@@ -128,6 +128,54 @@ def test_backlog_quotas_of_topics_and_namespaces(lab: HttpLab) -> None:
     assert (too_much.status, "exceeds the retention" in str(too_much.reason)) == (412, True)
 
 
+def test_a_quota_is_below_the_retention(lab: HttpLab) -> None:
+    """Only values of the same level had been compared, and of a namespace also the age, unlike in
+    Pulsar 4.0.7.
+    """
+    lab.done("PUT", T)
+    age_path = "backlogQuota?backlogQuotaType=message_age"
+
+    def retention(at: str, minutes: int, megabytes: int) -> int:
+        body = {"retentionTimeInMinutes": minutes, "retentionSizeInMB": megabytes}
+        return lab.status("POST", f"{at}/retention", body)
+
+    def size(at: str, megabytes: int, seconds: int = -1) -> int:
+        limits = {"limitSize": megabytes * 2**20, "limitTime": seconds}
+        return lab.status("POST", f"{at}/backlogQuota", {**limits, "policy": "producer_exception"})
+
+    def age(at: str, seconds: int) -> int:
+        body = {"limitTime": seconds, "policy": "producer_exception"}
+        return lab.status("POST", f"{at}/{age_path}", body)
+
+    assert (retention(N, 10, 10), size(N, 10), size(N, 9), retention(N, 10, 9)) == (
+        *(204, 412),
+        *(204, 412),
+    )
+    # The time limit of the quota of the size counts.
+    assert (size(N, 1, seconds=600), size(N, 1, seconds=599), retention(N, 9, 10)) == (
+        *(412, 204),
+        412,
+    )
+    assert (age(N, 600), retention(N, -1, 10), retention(N, 10, 10)) == (204, 204, 204)
+    # A topic's quotas, and the retention that applies to it.
+    assert (size(T, 10), size(T, 9), age(T, 600), age(T, 599)) == (412, 204, 412, 204)
+    assert (retention(T, 20, 9), retention(T, 20, 20), size(T, 19)) == (412, 204, 204)
+    lab.done("DELETE", f"{T}/backlogQuota")
+    # The namespace's quota applies to it.
+    assert (size(N, 8), retention(T, 20, 8), retention(T, 20, 9)) == (204, 412, 204)
+    # The namespace's changes, others of the topic, and removals are not compared.
+    assert (size(N, 9), lab.status("POST", f"{T}/messageTTL", 5)) == (204, 204)
+    lab.done("DELETE", f"{T}/retention")
+
+
+def test_quotas_of_a_partitioned_topic_are_compared(lab: HttpLab) -> None:
+    lab.done("PUT", f"{P}/partitions", 2)
+    lab.done("POST", f"{N}/retention", RETENTION)
+    quota = {"limitSize": 6 * 2**20, "policy": "producer_exception"}
+    assert lab.status("POST", f"{P}/backlogQuota", quota) == 412
+    lab.done("POST", f"{P}/backlogQuota", quota | {"limitSize": 5 * 2**20})
+
+
 def test_delayed_delivery_of_topics_and_namespaces(lab: HttpLab) -> None:
     lab.done("PUT", f"{T}")
     off = {"active": False, "tickTime": 1000, "maxDeliveryDelayInMillis": 0}

@@ -144,8 +144,6 @@ def test_schema_policies_of_a_namespace(lab: HttpLab) -> None:
     assert lab.status("PUT", f"{N}/schemaCompatibilityStrategy", "NOPE") == 412
     assert lab.status("PUT", f"{N}/schemaCompatibilityStrategy", 7) == 400
     assert lab.status("POST", f"{N}/isAllowAutoUpdateSchema", "x") == 400
-    new = {"is_allow_auto_update_schema": False}
-    assert lab.status("PUT", "/namespaces/public/other", new) == 501
 
 
 def test_schema_policies_of_a_topic(lab: HttpLab) -> None:

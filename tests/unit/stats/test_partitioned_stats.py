@@ -71,6 +71,15 @@ def test_each_partition_is_shown_on_request() -> None:
     assert stats["partitions"] == PARTITIONS
 
 
+def test_values_of_each_partition_are_not_summed() -> None:
+    """Limits apply to each; the keys of a consumer are different ones; one may be blocked."""
+    blocks = [
+        {"backlogQuotaLimitSize": 5, "keyHashRangeArrays": [[0, 9]], "blocked": blocked}
+        for blocked in (False, True)
+    ]
+    assert merged(blocks) == {"backlogQuotaLimitSize": 5, "blocked": True}
+
+
 def test_a_strategy_is_that_of_one_partition() -> None:
     """Settings of one are never combined with another's name."""
     event_time = {"name": "event-time", "settings": {}, "version": "1"}

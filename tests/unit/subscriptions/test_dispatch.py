@@ -229,9 +229,12 @@ def test_dispatch_pauses_at_the_bounds_of_unacknowledged_messages(
     dispatcher.add(a)
     assert given_out(dispatcher, candidates(range(9))) == {"a": [0, 1, 2]}
     dispatcher.add(b)
+    assert (a.is_blocked, b.is_blocked, dispatcher.is_blocked) == (True, False, False)
     assert given_out(dispatcher, candidates(range(3, 9)))["b"] == [3, 4]
     assert dispatcher.budget().messages == 0
+    assert dispatcher.is_blocked
     dispatcher.settle(a, Position(1, 0))
+    assert (a.is_blocked, dispatcher.is_blocked) == (False, False)
     assert given_out(dispatcher, candidates([5, 6])) == {"a": [5], "b": []}
 
 

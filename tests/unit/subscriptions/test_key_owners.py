@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import pytest
@@ -64,6 +66,43 @@ def test_a_ring_has_the_same_owners_as_in_pulsar() -> None:
     for slot in range(1, 65536):
         digest = (digest * 31 + owner(slot)) % 1_000_000_007
     assert digest == ALL_SLOTS_LATER
+
+
+def shown(ranges: Mapping[int, Sequence[HashRange]], number: int) -> list[tuple[int, int]]:
+    return [(each.first, each.last) for each in ranges[number]]
+
+
+def test_the_ranges_of_a_ring_equal_pulsars() -> None:
+    """Stats show them. 1 follows the last point; two consumers have one name."""
+    ring = KeyRing()
+    assert ring.ranges() == {}
+    for number, name in enumerate(("c0", "c1", "c2", "c1")):
+        ring.add(consumer(name, number))
+    ranges = ring.ranges()
+    assert [len(ranges[number]) for number in range(4)] == [80, 77, 77, 77]
+    assert shown(ranges, 0)[:3] == [(1032, 1299), (1552, 1626), (2410, 2507)]
+    assert shown(ranges, 1)[-2:] == [(63347, 63540), (64801, 64838)]
+    assert (shown(ranges, 3)[0], shown(ranges, 3)[-1]) == ((1, 996), (65334, 65535))
+
+
+def test_all_ranges_are_those_of_the_owners() -> None:
+    for owners in (KeyRing(), KeyHalves()):
+        for number in range(3):
+            owners.add(consumer("abc"[number], number))
+        ranges = owners.ranges()
+        for number, found in ranges.items():
+            for first, last in found:
+                ends = [owners.owner(max(1, first)), owners.owner(last)]
+                assert [each.number for each in ends if each] == [number, number]
+        whole = sorted(each for found in ranges.values() for each in found)
+        assert all(one.last + 1 == other.first for one, other in pairwise(whole))
+        assert (whole[0].first <= 1, whole[-1].last) == (True, 65535)
+
+
+def test_a_sticky_consumer_shows_its_own_ranges() -> None:
+    owners = KeyRanges()
+    owners.add(consumer("a", 1, (20, 30), (0, 10)))
+    assert shown(owners.ranges(), 1) == [(20, 30), (0, 10)]
 
 
 def test_auto_split_ranges_equal_pulsars() -> None:

@@ -287,14 +287,18 @@ def test_stats_have_pulsars_names() -> None:
             "bytesOutCounter": size_bytes,
             "lastConsumedTimestamp": 2_000,
             "lastAckedTimestamp": 0,
+            "lastConsumedFlowTimestamp": 0,
         }
         assert stats == sent | {
             "msgBacklog": 1,
             "msgBacklogNoDelayed": 1,
             "msgDelayed": 0,
+            "msgInReplay": 0,
+            "blockedSubscriptionOnUnackedMsgs": False,
             "unackedMessages": 1,
             "totalMsgExpired": 0,
             "lastExpireTimestamp": 0,
+            "lastMarkDeleteAdvancedTimestamp": subscription.recorded.advanced_ms,
             "isDurable": True,
             "type": "Shared",
             "nonContiguousDeletedMessagesRanges": 1,
@@ -304,6 +308,7 @@ def test_stats_have_pulsars_names() -> None:
                     "consumerName": "me",
                     "availablePermits": 996,
                     "unackedMessages": 1,
+                    "blockedConsumerOnUnackedMsgs": False,
                     "avgMessagesPerEntry": 1,
                     "readCompacted": False,
                     # It has requested the entries after them.
