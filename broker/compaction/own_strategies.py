@@ -32,7 +32,7 @@ async def check_before_run(
     """Checks the strategy of one run: a mistyped name is one that the worker cannot load.
 
     If no worker checks it within CHECK_SECONDS, only its permission is checked: the run, which
-    waits for a worker, reports any other error. A worker's pause after a failed start ends first, or
+    waits for a worker, reports any other error. The pause after a worker's failed start ends first:
     it could last longer than the check. Raises StrategyNotAllowed, InvalidStrategy.
     """
     if listed(strategy.name) is None:
