@@ -15,12 +15,18 @@ ARG BASE=python:3.12-slim-bookworm
 FROM ${BASE} AS build
 ARG SPARK=yes
 WORKDIR /source
-COPY . .
+# Dependencies have a layer of their own, which a change of the source leaves as it is.
+COPY pyproject.toml requirements.lock ./
 # The versions of requirements.lock, without what only tests and builds need.
 RUN sed -E '/^ +(--hash|#)/d; s/ *\\$//' requirements.lock > /constraints.txt
 RUN python -m venv /opt/ledgerfold
-RUN if [ "$SPARK" = no ]; then extra=; else extra='[spark]'; fi \
-    && /opt/ledgerfold/bin/pip install --no-cache-dir --constraint /constraints.txt ".$extra"
+RUN python -c 'import sys, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+        extra = [] if sys.argv[1] == "no" else project["optional-dependencies"]["spark"]; \
+        print(*project["dependencies"], *extra, sep="\n")' "$SPARK" > /dependencies.txt \
+    && /opt/ledgerfold/bin/pip install --no-cache-dir --constraint /constraints.txt --requirement /dependencies.txt
+COPY . .
+RUN /opt/ledgerfold/bin/pip install --no-cache-dir --no-deps . \
+    && /opt/ledgerfold/bin/pip check
 
 FROM ${BASE}
 ARG SPARK=yes

@@ -41,6 +41,7 @@ from ledgerfold.storage.errors import (
     Timeout,
     Unavailable,
 )
+from ledgerfold.version import __version__
 
 DOMAIN = "ledgerfold"
 _log = logging.getLogger(__name__)
@@ -164,6 +165,11 @@ def error_from_rpc(error: grpc.RpcError) -> LedgerfoldError:
     message = call.details() or str(call.code())
     info = _error_info(call)
     if info is None:
+        if call.code() == grpc.StatusCode.UNIMPLEMENTED:
+            message = (
+                f"The broker does not have this call: its version is older than the client's, "
+                f"{__version__}. Restart it with the client's version, or use a client of its."
+            )
         return _BY_CODE.get(call.code(), LedgerfoldError)(message)
     return decode_error(info.reason, message, info.metadata)
 

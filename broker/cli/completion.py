@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -86,13 +85,16 @@ def _topic_names(prefix: str) -> Iterable[str]:
 def _connection_of(line: str) -> argparse.Namespace:
     """Returns the options of the connection in a line: argcomplete does not run their actions.
 
-    Raises ValueError, SystemExit: the line is not valid.
+    The last word may have a quote that is still open. Raises SystemExit: the line is not valid.
     """
+    from argcomplete.lexers import split_line
+
+    words = split_line(line)[3]
     parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS, allow_abbrev=False)
     for name in ("context", *contexts.CONNECTION):
         parser.add_argument(f"--{name.replace('_', '-')}")
     parser.add_argument("--tls-allow-insecure", action="store_true")
-    given = vars(parser.parse_known_args(shlex.split(line))[0])
+    given = vars(parser.parse_known_args(words)[0])
     return argparse.Namespace(**{"url": DEFAULT_LISTEN, **given, "is_url_given": "url" in given})
 
 

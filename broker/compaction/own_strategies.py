@@ -32,10 +32,12 @@ async def check_before_run(
     """Checks the strategy of one run: a mistyped name is one that the worker cannot load.
 
     If no worker checks it within CHECK_SECONDS, only its permission is checked: the run, which
-    waits for a worker, reports any other error. Raises StrategyNotAllowed, InvalidStrategy.
+    waits for a worker, reports any other error. The pause after a worker's failed start ends first:
+    it could last longer than the check. Raises StrategyNotAllowed, InvalidStrategy.
     """
     if listed(strategy.name) is None:
         await check_allowed(broker, strategy)
+        compactor.retry_now()
         with suppress(CompactorUnavailable, TimeoutError):
             async with asyncio.timeout(CHECK_SECONDS):
                 await compactor.check_strategy(strategy)

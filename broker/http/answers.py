@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ledgerfold.broker.security.guard import Identity
 from ledgerfold.storage import errors
 from ledgerfold.storage.error_codec import encode_error
 
@@ -117,15 +118,14 @@ class Request:
     """A request that matched a route.
 
     `names`: the variable parts of the path, decoded. `body`: parsed JSON, None without a body.
-    `headers`: by name, in upper or lower case. `certificate_role`: the common name of the client's
-    certificate, if the broker has verified one.
+    `headers`: by name, in upper or lower case. `identity`: None on a broker without authentication.
     """
 
     names: Mapping[str, str]
     query: Mapping[str, str]
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    certificate_role: str | None = None
+    identity: Identity = None
 
     @property
     def topic(self) -> str:

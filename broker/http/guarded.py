@@ -23,7 +23,7 @@ from typing import Any
 from ledgerfold.broker.common.names import COMPACTION_CURSOR, PERSISTENT
 from ledgerfold.broker.http.answers import Answer, Request
 from ledgerfold.broker.http.routes import ADMIN, Route, Verb
-from ledgerfold.broker.security.guard import Credentials, Guard, Target
+from ledgerfold.broker.security.guard import Credentials, Guard, Target, proved_caller
 from ledgerfold.broker.security.needs import ROUTES, Need
 from ledgerfold.broker.security.tokens import Caller
 from ledgerfold.rpc_texts import TEXT_CHARACTERS_MAX, TEXTS_MAX, VALUES_MAX
@@ -43,9 +43,10 @@ class GuardedVerb:
 
         Raises AuthenticationFailed, AuthorizationFailed, InvalidRequest.
         """
-        caller = caller_of(self._guard, request.headers, request.certificate_role)
         of_cursor = request.names.get("subscription") == COMPACTION_CURSOR
         need = Need.ADMIN if of_cursor else self._need
+        caller = proved_caller(request.identity)
+        assert caller is not None
         self._guard.check(caller, need, target_of(request))
 
     async def __call__(self, request: Request) -> Answer | None:

@@ -52,7 +52,7 @@ from ledgerfold.broker.http.topics import topic_routes
 from ledgerfold.broker.metrics.readings import MetricsReader, Readings
 from ledgerfold.broker.metrics.text import parts
 from ledgerfold.broker.security.certificates import Certificates
-from ledgerfold.broker.security.guard import Guard, client_of
+from ledgerfold.broker.security.guard import Guard, Identity, client_of, identity_of
 from ledgerfold.broker.security.hosts import Hosts
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import LedgerfoldError, StorageError
@@ -138,22 +138,22 @@ class AdminServer:
         if self._hosts is not None and host is not None and not self._hosts.permit(host):
             raise Refusal(421, self._hosts.refusal(host))
 
-    def _client(self, request: web.BaseRequest) -> str:
-        """Returns the role or the address whose limit of requests a request counts towards."""
-        guard, address, headers = self._guard, request.remote or "", request.headers
+    def _identity(self, request: web.BaseRequest) -> Identity:
+        """Verifies the caller, whom the route may not need."""
+        guard, headers = self._guard, request.headers
         if guard is None:
-            return address
-        return client_of(address, lambda: caller_of(guard, headers, certificate_role(request)))
+            return None
+        return identity_of(lambda: caller_of(guard, headers, certificate_role(request)))
 
     async def _answer(self, request: web.BaseRequest) -> Answer:
         try:
             self._check_program(request)
             path, rates = urlsplit(request.raw_path), self._broker.rates
+            identity = self._identity(request)
             if rates is not None and path.path not in _PROBES:
-                rates.take(self._client(request))
+                rates.take(client_of(request.remote or "", identity))
             verb, names = (await self._routes).find(request.method, path.path)
-            query, role = _query(path.query), certificate_role(request)
-            requested = Request(names, query, None, request.headers, role)
+            requested = Request(names, _query(path.query), None, request.headers, identity)
             if isinstance(verb, GuardedVerb):
                 # A body costs time, and memory.
                 verb.check(requested)

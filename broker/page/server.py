@@ -38,12 +38,13 @@ from ledgerfold.broker.page.rendering import (
     redirect_answer,
     static_answer,
 )
-from ledgerfold.broker.page.sign_in import caller_of, check_superuser
+from ledgerfold.broker.page.sign_in import caller_of
 from ledgerfold.broker.page.topic import TopicPage
 from ledgerfold.broker.page.what_if import WhatIfPage
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
 from ledgerfold.broker.security import guard as security
 from ledgerfold.broker.security.certificates import Certificates
+from ledgerfold.broker.security.needs import Need
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.error_codec import encode_error
 from ledgerfold.storage.errors import LedgerfoldError, StorageError
@@ -89,23 +90,28 @@ class PageServer:
         """Stops listening, and ends requests."""
         await self._listener.stop()
 
-    def _client(self, request: web.BaseRequest) -> str:
-        """Returns the role or the address whose limit of requests a request counts towards."""
-        guard, address = self._authentication, request.remote or ""
-        if guard is None:
-            return address
-        header, role = request.headers.get("Authorization"), certificate_role(request)
-        return security.client_of(address, lambda: caller_of(guard, header, role))
+    def _admit(self, request: web.BaseRequest) -> None:
+        """Counts a request, and checks its caller.
+
+        Raises TooManyRequests, AuthenticationFailed, AuthorizationFailed.
+        """
+        guard, rates = self._authentication, self._broker.rates
+        identity: security.Identity = None
+        if guard is not None:
+            header, role = request.headers.get("Authorization"), certificate_role(request)
+            identity = security.identity_of(lambda: caller_of(guard, header, role))
+        if rates is not None:
+            rates.take(security.client_of(request.remote or "", identity))
+        caller = security.proved_caller(identity)
+        if guard is not None:
+            assert caller is not None
+            guard.check(caller, Need.SUPERUSER, security.Target())
 
     async def _answer(self, request: web.BaseRequest) -> Answer:
         try:
             url = urlsplit(request.raw_path)
             self.guard.check(request.headers, has_query=bool(url.query))
-            if self._broker.rates is not None:
-                self._broker.rates.take(self._client(request))
-            if self._authentication is not None:
-                header, role = request.headers.get("Authorization"), certificate_role(request)
-                check_superuser(self._authentication, header, role)
+            self._admit(request)
             found = await self._found(request, _parts(url.path), url.query)
         except Refusal as refusal:
             found = _error(refusal.status, refusal.reason)

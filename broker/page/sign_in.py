@@ -17,16 +17,10 @@ from __future__ import annotations
 
 from base64 import b64decode
 
-from ledgerfold.broker.security.guard import Credentials, Guard, Target, parameter_of
-from ledgerfold.broker.security.needs import Need
+from ledgerfold.broker.security.guard import Credentials, Guard, parameter_of
 from ledgerfold.broker.security.tokens import Caller
 
 CHALLENGE = 'Basic realm="ledgerfold: the password is a token", charset="UTF-8"'
-
-
-def check_superuser(guard: Guard, header: str | None, certificate_role: str | None) -> None:
-    """Raises AuthenticationFailed, AuthorizationFailed."""
-    guard.check(caller_of(guard, header, certificate_role), Need.SUPERUSER, Target())
 
 
 def caller_of(guard: Guard, header: str | None, certificate_role: str | None) -> Caller:

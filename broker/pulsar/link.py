@@ -67,8 +67,7 @@ class Link:
     def client(self) -> str:
         """The role or the address whose limit of requests the connection's commands count
         towards."""
-        caller = self.caller
-        return client_of(host_of(self.address), None if caller is None else lambda: caller)
+        return client_of(host_of(self.address), self.caller)
 
     # Permissions
 

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from ledgerfold.broker.common.names import COMPACTION_CURSOR
-from ledgerfold.broker.common.request_rates import host_of
+from ledgerfold.broker.common.request_rates import RequestRates, host_of
 from ledgerfold.broker.rpc.stream import EOF, address_of
 from ledgerfold.broker.security.guard import (
     Credentials,
@@ -25,7 +25,9 @@ from ledgerfold.broker.security.guard import (
     Target,
     Use,
     client_of,
+    identity_of,
     names_in,
+    proved_caller,
     target_of,
 )
 from ledgerfold.broker.security.needs import RPCS, Need
@@ -69,19 +71,27 @@ def need_of_request(need: Need, request: Any) -> Need:
 
 
 class GuardedMethod:
-    """One rpc. Without a guard, everything is permitted and nothing looked at."""
+    """One rpc. Without a guard, everything is permitted and nothing looked at.
 
-    def __init__(self, guard: Guard | None, method: MethodDescriptor) -> None:
+    `rates`: limits the calls of each client.
+    """
+
+    def __init__(
+        self, guard: Guard | None, method: MethodDescriptor, rates: RequestRates | None = None
+    ) -> None:
         self._guard, self._method, self._need = guard, method, need_of(method)
+        self._rates = rates
 
-    def check_caller(self, context: Any) -> Caller | None:
-        """Returns the caller, before the request is parsed. Raises AuthenticationFailed."""
-        return None if self._guard is None else caller_of(self._guard, context)
+    def admit(self, context: Any) -> Caller | None:
+        """Verifies and returns the caller, and counts the call, before the request is parsed.
 
-    def client(self, context: Any) -> str:
-        """Returns the role or the address whose limit of requests a call counts towards."""
-        guard, address = self._guard, host_of(address_of(context))
-        return client_of(address, None if guard is None else lambda: caller_of(guard, context))
+        Raises AuthenticationFailed, AuthorizationFailed, TooManyRequests.
+        """
+        guard = self._guard
+        identity = None if guard is None else identity_of(lambda: caller_of(guard, context))
+        if self._rates is not None:
+            self._rates.take(client_of(host_of(address_of(context)), identity))
+        return proved_caller(identity)
 
     def check(self, caller: Caller | None, request: Any) -> None:
         """Raises AuthorizationFailed, InvalidRequest."""
@@ -109,11 +119,13 @@ class GuardedMethod:
 
     @asynccontextmanager
     async def _use(self, context: Any) -> AsyncIterator[Use | None]:
+        caller = self.admit(context)
         if self._guard is None:
             yield None
             return
         task, reasons = asyncio.current_task(), list[LedgerfoldError]()
         assert task is not None
+        assert caller is not None
 
         def end(error: LedgerfoldError) -> None:
             if not reasons:
@@ -122,7 +134,6 @@ class GuardedMethod:
                 reasons.append(Moved(str(error)) if is_expired else error)
                 task.cancel()
 
-        caller = caller_of(self._guard, context)
         with self._guard.use(Use(caller, Need.ROLE, Target(), end)) as use:
             try:
                 yield use

@@ -10,7 +10,6 @@ then (broker/wire/frames.py). An error raised by a handler ends its call (ledger
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
@@ -26,10 +25,11 @@ from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.wire.frames import FRAME_BYTES_MAX
 from ledgerfold.rpc_errors import abort_on_error
 from ledgerfold.rpc_texts import cut_texts, take_request
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, LimitExceeded
 from ledgerfold.v1 import admin_pb2, kafka_pb2
 
 Handler = Callable[[Any], Any]
+_LESS = "Ask for less: for one namespace or topic, for a page, or with a limit."
 _CALLS = {
     method.input_type.name: method.name
     for contract in (admin_pb2, kafka_pb2)
@@ -73,7 +73,7 @@ def service_handlers(
     streams = outgoing or Outgoing()
     methods = {
         each.name: _method_handler(
-            each, handlers[each.name], streams, GuardedMethod(guard, each), rates
+            each, handlers[each.name], streams, GuardedMethod(guard, each, rates)
         )
         for each in service.methods
     }
@@ -85,25 +85,17 @@ def _method_handler(
     handler: Handler,
     outgoing: Outgoing,
     guarded: GuardedMethod,
-    rates: RequestRates | None,
 ) -> grpc.RpcMethodHandler[Any, Any]:
     answer_type = GetMessageClass(method.output_type)
     empty = answer_type()
 
-    @asynccontextmanager
-    async def answering(context: Any) -> AsyncIterator[None]:
-        async with abort_on_error(context):
-            if rates is not None:
-                rates.take(guarded.client(context))
-            yield
-
     async def exchange(_: object, context: Any) -> None:
-        async with answering(context), guarded.stream(context) as checked:
+        async with abort_on_error(context), guarded.stream(context) as checked:
             with outgoing.stream():
                 await handler(checked)
 
     async def yield_responses(data: bytes, context: Any) -> AsyncIterator[Any]:
-        async with answering(context), guarded.watched(context) as opened:
+        async with abort_on_error(context), guarded.watched(context) as opened:
             request = _parsed(method, data)
             opened(request)
             take_request(request)
@@ -112,8 +104,8 @@ def _method_handler(
                     yield response
 
     async def respond(data: bytes, context: Any) -> Any:
-        async with answering(context):
-            caller = guarded.check_caller(context)
+        async with abort_on_error(context):
+            caller = guarded.admit(context)
             request = _parsed(method, data)
             guarded.check(caller, request)
             take_request(request)
@@ -122,6 +114,7 @@ def _method_handler(
                 return empty
             if response.ByteSize() > FRAME_BYTES_MAX:
                 cut_texts(response)
+                _check_size(method, response.ByteSize())
             return response
 
     if method.client_streaming:
@@ -130,6 +123,14 @@ def _method_handler(
     if method.server_streaming:
         return grpc.unary_stream_rpc_method_handler(yield_responses, None, serialize)
     return grpc.unary_unary_rpc_method_handler(respond, None, serialize)
+
+
+def _check_size(method: MethodDescriptor, size_bytes: int) -> None:
+    """Raises LimitExceeded for an answer that gRPC would not send."""
+    if size_bytes > FRAME_BYTES_MAX:
+        raise LimitExceeded(
+            f"Bytes of the answer to {method.name}", size_bytes, FRAME_BYTES_MAX, _LESS
+        )
 
 
 def _parsed(method: MethodDescriptor, data: bytes) -> Any:

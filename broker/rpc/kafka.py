@@ -91,6 +91,7 @@ class KafkaHandlers(Handlers):
             bytes_max=request.batches_bytes_max or PAGE_BYTES,
             has_lists=not (request.batches and request.batches_only),
             lists_from=request.lists_from,
+            lists_max=request.lists_max,
         )
         info.cleaning_state = str(cleaner.states.of(topic.name) or "")
         left_alone = cleaner.states.uncleanable.get(topic.name)

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from ledgerfold.broker.common.names import TopicName, full_topic, parse_namespace
 from ledgerfold.broker.common.security_settings import SecuritySettings
@@ -57,6 +57,10 @@ _DOING = {
 # So many uses are checked before others have their turn.
 _BATCH = 50
 _log = logging.getLogger(__name__)
+
+
+# A request's caller, or why its credentials prove none. None: the broker does not authenticate.
+Identity: TypeAlias = Caller | LedgerfoldError | None
 
 
 class Target(NamedTuple):
@@ -135,17 +139,29 @@ def parameter_of(header: str | None, scheme: str) -> str | None:
     return parameter.strip() if space and found.lower() == scheme else None
 
 
-def client_of(address: str, caller: Callable[[], Caller] | None) -> str:
+def identity_of(caller: Callable[[], Caller]) -> Identity:
+    """Verifies credentials, once for a request: it counts, valid or not, before it is answered."""
+    try:
+        return caller()
+    except LedgerfoldError as error:
+        return error
+
+
+def proved_caller(identity: Identity) -> Caller | None:
+    """Returns the caller. Raises the error of credentials that are not valid."""
+    if isinstance(identity, LedgerfoldError):
+        raise identity
+    return identity
+
+
+def client_of(address: str, identity: Identity) -> str:
     """Returns whose requests a request counts with: a role's, if one is proved, or an address's.
 
-    A proxy's requests count with those of the role that it names. `caller`: authenticates; None:
-    nobody does.
+    A proxy's requests count with those of the role that it names.
     """
-    try:
-        found = None if caller is None else caller()
-    except LedgerfoldError:
+    if not isinstance(identity, Caller):
         return address
-    return address if found is None else f"the role {(found.original or found.role)[:200]!r}"
+    return f"the role {(identity.original or identity.role)[:200]!r}"
 
 
 def verifier_of(settings: SecuritySettings) -> TokenVerifier | None:

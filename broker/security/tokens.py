@@ -13,7 +13,8 @@ A key has one algorithm, and a token of another one is refused, whatever its hea
 public key never serves as a secret. Secrets are raw bytes, as Pulsar's; other keys are in DER or
 PEM. Source: Pulsar's AuthTokenUtils and AuthenticationProviderToken.
 
-Bounds: a token has TOKEN_BYTES_MAX, a key file KEY_BYTES_MAX.
+Bounds: a token has TOKEN_BYTES_MAX, a key file KEY_BYTES_MAX. The REMEMBERED_MAX valid tokens that
+were used last are remembered, because verifying a signature costs half as much as a small call.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from __future__ import annotations
 import base64
 import binascii
 import secrets
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -33,6 +36,8 @@ ALGORITHMS = ("HS256", "RS256", "ES256")
 TOKEN_BYTES_MAX = 16 * 1024
 KEY_BYTES_MAX = 64 * 1024
 ROLE_CHARACTERS_MAX = 1024
+REMEMBERED_MAX = 1000
+_EXPIRED = "The token has expired: use a new one."
 SECRET_BYTES_LEAST = 32
 _RSA_BITS_LEAST, _RSA_BITS = 2048, 2048
 _PEM, _DER_SEQUENCE = b"-----BEGIN ", b"\x30"
@@ -181,12 +186,25 @@ class TokenVerifier:
         audience: str | None = None,
         audience_claim: str = "aud",
         clock_skew_s: int = 0,
+        now_s: Callable[[], float] = time.time,
     ) -> None:
         self._key, self._auth_claim, self._clock_skew_s = key, auth_claim, clock_skew_s
         self._audience, self._audience_claim = audience, audience_claim
+        self._now_s = now_s
+        # Only valid tokens: an error is not remembered.
+        self._verified = lru_cache(REMEMBERED_MAX)(self._verify)
 
     def verify(self, token: str) -> Caller:
-        """Returns the role and the expiry of a token. Raises AuthenticationFailed."""
+        """Returns the role and the expiry of a token, whose signature is verified at its first use.
+
+        Raises AuthenticationFailed.
+        """
+        caller = self._verified(token)
+        if caller.expires_ms is not None and caller.expires_ms <= self._now_s() * 1000:
+            raise AuthenticationFailed(_EXPIRED)
+        return caller
+
+    def _verify(self, token: str) -> Caller:
         claims = self.claims(token)
         expires_s = claims.get("exp")
         skew_s = self._clock_skew_s
@@ -212,7 +230,7 @@ class TokenVerifier:
                 leeway=self._clock_skew_s,
             )
         except jwt.ExpiredSignatureError:
-            raise AuthenticationFailed("The token has expired: use a new one.") from None
+            raise AuthenticationFailed(_EXPIRED) from None
         except (jwt.PyJWTError, ValueError, binascii.Error, RecursionError) as error:
             raise AuthenticationFailed(f"The token is not valid: {error}"[:300]) from None
         self._check_audience(claims.get(self._audience_claim))

@@ -1,7 +1,8 @@
 """The segments, producers and aborted transactions in the wire description of a Kafka log.
 
-Bound: a page has at most LIST_MAX of each. The next page begins at a base offset, a producer id and
-the offset of a marker, so that what is added or removed in between shifts nothing.
+Bounds: a page has at most PAGE_MAX of each. A client that does not ask for pages gets all of them,
+or an error if there are more than WHOLE_MAX of one kind. The next page begins at a base offset, a
+producer id and the offset of a marker, so that what is added or removed in between shifts nothing.
 
 >>> str(ListPlaces(segments=7, producers=None))
 '7,-,0'
@@ -18,7 +19,7 @@ from typing import NamedTuple, TypeVar
 from ledgerfold.broker.kafka.log.segments import Segments
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.kafka.producers.producers import Producers
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, LimitExceeded
 from ledgerfold.v1.kafka_pb2 import (
     DescribeLogResponse,
     KafkaAbortedInfo,
@@ -26,8 +27,11 @@ from ledgerfold.v1.kafka_pb2 import (
     KafkaSegmentInfo,
 )
 
-LIST_MAX = 10_000
+PAGE_MAX = 10_000
+# About 0.3 s of work.
+WHOLE_MAX = 100_000
 _PLACES = re.compile(r"(\d{1,19}|-),(\d{1,19}|-),(\d{1,19}|-)", re.ASCII)
+_REMEDY = "Ask for pages, with `lists_max`, as clients of this version do."
 Info = TypeVar("Info")
 
 
@@ -55,25 +59,34 @@ class ListPlaces(NamedTuple):
         return ",".join("-" if each is None else str(each) for each in self)
 
 
-def add_lists(description: DescribeLogResponse, partition: Partition, places: ListPlaces) -> None:
-    """Adds a page of each list, and where the next pages begin, if there are any."""
+def add_lists(
+    description: DescribeLogResponse, partition: Partition, places: ListPlaces, lists_max: int
+) -> None:
+    """Adds a page of each list, and where the next pages begin, if there are any.
+
+    `lists_max`: the number of each in a page; 0: all. Raises LimitExceeded.
+    """
+    most = min(lists_max, PAGE_MAX) or WHOLE_MAX
     segments, more_segments = _page(
-        segment_infos(partition.log.segments), lambda each: each.base_offset, places.segments
+        segment_infos(partition.log.segments), lambda each: each.base_offset, places.segments, most
     )
     known = sorted(producer_infos(partition.producers), key=lambda each: each.producer_id)
-    producers, more_producers = _page(known, lambda each: each.producer_id, places.producers)
+    producers, more_producers = _page(known, lambda each: each.producer_id, places.producers, most)
     ended = (KafkaAbortedInfo(**each._asdict()) for each in partition.aborted())
-    aborted, more_aborted = _page(ended, lambda each: each.last_offset, places.aborted)
+    aborted, more_aborted = _page(ended, lambda each: each.last_offset, places.aborted, most)
+    more = ListPlaces(more_segments, more_producers, more_aborted)
+    if any(each is not None for each in more):
+        if not lists_max:
+            what = "Segments, producers or aborted transactions of a log in one answer"
+            raise LimitExceeded(what, WHOLE_MAX + 1, WHOLE_MAX, _REMEDY)
+        description.more_lists = str(more)
     description.segments.extend(segments)
     description.producers.extend(producers)
     description.aborted.extend(aborted)
-    more = ListPlaces(more_segments, more_producers, more_aborted)
-    if any(each is not None for each in more):
-        description.more_lists = str(more)
 
 
 def _page(
-    infos: Iterable[Info], key: Callable[[Info], int], start: int | None
+    infos: Iterable[Info], key: Callable[[Info], int], start: int | None, most: int
 ) -> tuple[list[Info], int | None]:
     """Returns a page of a list that is in order, and where the next one begins."""
     page = list[Info]()
@@ -82,7 +95,7 @@ def _page(
     for each in infos:
         if key(each) < start:
             continue
-        if len(page) == LIST_MAX:
+        if len(page) == most:
             return page, key(each)
         page.append(each)
     return page, None

@@ -335,12 +335,14 @@ class KafkaTopic(LoadedTopic):
         bytes_max: int = PAGE_BYTES,
         has_lists: bool = True,
         lists_from: str = "",
+        lists_max: int = 0,
     ) -> DescribeLogResponse:
         """Describes the log. `batches`: includes a page of stored batches.
 
         The page has batches that end at or after `batches_from`, of at most `bytes_max` or a single
-        one; `more_from` is where the next page begins. `has_lists`: pages of segments, producers
-        and aborted transactions are included, which begin at `lists_from`. Raises InvalidRequest.
+        one; `more_from` is where the next page begins. `has_lists`: segments, producers and aborted
+        transactions are included, from `lists_from` on, a page of `lists_max` of each or all (0).
+        Raises InvalidRequest, LimitExceeded.
         """
         partition, log = self.partition, self.log
         description = DescribeLogResponse(
@@ -350,7 +352,7 @@ class KafkaTopic(LoadedTopic):
             last_stable_offset=partition.last_stable_offset,
         )
         if has_lists:
-            add_lists(description, partition, ListPlaces.parse(lists_from))
+            add_lists(description, partition, ListPlaces.parse(lists_from), lists_max)
         if self.record.kafka.HasField("first_dirty_offset"):
             description.checkpoint = self.record.kafka.first_dirty_offset
         if batches:

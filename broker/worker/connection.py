@@ -52,6 +52,7 @@ from ledgerfold.v1.compactor_pb2 import (
 from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceStub
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
+from ledgerfold.version import __version__
 
 # Defined in compactor.proto.
 SECRET_KEY = "ledgerfold-compactor-secret-bin"
@@ -147,7 +148,7 @@ class WorkerConnection:
             # NOTE: its port listens before Spark is up, and a remote worker may start later.
             await self._stub.CheckStrategy(request, metadata=self._metadata, wait_for_ready=True)
         except grpc.aio.AioRpcError as error:
-            named = error_from_rpc(error)
+            named = _named(error)
             if isinstance(named, InvalidRequest):
                 raise named from None
             raise CompactorUnavailable(named.message) from error
@@ -161,7 +162,7 @@ class WorkerConnection:
         try:
             answer = await self._stub.DescribeDecisions(request, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
-            raise CompactorUnavailable(error_from_rpc(error).message) from error
+            raise CompactorUnavailable(_named(error).message) from error
         except asyncio.CancelledError:
             raise _lost() from None
         choices: DescribeDecisionsResponse = answer
@@ -233,8 +234,17 @@ def _ignore_progress(progress: CompactionProgress) -> None:
     """Ignores the progress of a cleaning."""
 
 
+def _named(error: grpc.aio.AioRpcError) -> LedgerfoldError:
+    if error.code() == grpc.StatusCode.UNIMPLEMENTED:
+        return CompactorUnavailable(
+            f"The compactor does not have this call: its version is older than the broker's, "
+            f"{__version__}. Restart it with the broker's version."
+        )
+    return error_from_rpc(error)
+
+
 def _mapped(error: grpc.aio.AioRpcError, stage: str) -> LedgerfoldError:
-    named = error_from_rpc(error)
+    named = _named(error)
     if isinstance(named, CompactionError | StorageError | InvalidRequest):
         return named
     if error.code() == grpc.StatusCode.CANCELLED:

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from google.protobuf.message import Message
 
+from ledgerfold.broker.client.administration.kafka_pages import whole_description
 from ledgerfold.broker.client.messages.configs import ReaderConfig
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.start import start_at
@@ -116,7 +117,7 @@ class Remote:
             last = self.last(topic)
             position = Position(last.message_id.ledger_id, last.message_id.entry_id)
             if last.codec == data_pb2.ENTRY_CODEC_KAFKA:
-                log = self.call(kafka_pb2.DescribeLogRequest(topic=topic))
+                log = self.call(kafka_pb2.DescribeLogRequest(topic=topic, lists_max=1))
                 position = Position(0, _visible_end(log, query) - 1)
             found[topic] = position
         return found
@@ -178,7 +179,7 @@ class Remote:
                 f"{topic} is a Kafka topic: it has no separate compacted view, because cleaned "
                 "records are removed for every reader. Read it as it is."
             )
-        log = self.call(kafka_pb2.DescribeLogRequest(topic=topic))
+        log = whole_description(self.call, kafka_pb2.DescribeLogRequest(topic=topic))
         first, end = narrowed(query, log.log_start_offset, _visible_end(log, query))
         low, left = first, PART_BYTES
         for segment in log.segments:

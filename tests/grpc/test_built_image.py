@@ -1,36 +1,24 @@
 """The image of the Dockerfile, built and run by buildah, as root, without a container engine.
 
-It takes some minutes and a network, so it runs only if LEDGERFOLD_IMAGE_BASE names the image to
-build on, in buildah's storage (CONTRIBUTING.md).
+It runs only if LEDGERFOLD_IMAGE_BASE names the image to build on (tests/support/images.py).
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.support.images import MARKS, built_image, output_of
 from tests.support.waiting import wait_until
-from tests.tidy import ROOT
 
-BASE = "LEDGERFOLD_IMAGE_BASE"
-TAG = "localhost/ledgerfold-test"
-_BUILD_S, _COMMAND_S = 1500.0, 120.0
-pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(2000)]
-
-
-def buildah(*arguments: str, timeout_s: float = _COMMAND_S) -> str:
-    """Returns what a command prints. Raises CalledProcessError."""
-    done = subprocess.run(
-        ["buildah", *arguments], stdout=subprocess.PIPE, text=True, timeout=timeout_s, check=True
-    )
-    return done.stdout.strip()
+buildah = partial(output_of, "buildah")
+pytestmark = MARKS
 
 
 class Container:
@@ -82,15 +70,7 @@ class Container:
 
 @pytest.fixture(scope="module")
 def image() -> str:
-    base = os.environ.get(BASE)
-    if base is None:
-        pytest.skip(f"{BASE} names no image to build on: see CONTRIBUTING.md")
-    if shutil.which("buildah") is None:
-        pytest.skip("no buildah: apt-get install buildah")
-    options = ["--isolation", "chroot", "--format", "docker", "--layers", "--tag", TAG]
-    arguments = ["--build-arg", f"BASE={base}", "--build-arg", "SPARK=no"]
-    buildah("build", *options, *arguments, str(ROOT), timeout_s=_BUILD_S)
-    return TAG
+    return built_image("buildah")
 
 
 @pytest.fixture

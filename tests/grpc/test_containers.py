@@ -1,20 +1,19 @@
 """Containers of both images, run by podman as a user would: reached from outside, read-only, with
 a volume that outlives them.
 
-No test had run the image with a container engine, or the one with Spark at all. They take minutes
-and a network, so they run only if LEDGERFOLD_IMAGE_BASE names the image to build on
-(CONTRIBUTING.md).
+No test had run the image with a container engine, or the one with Spark at all. They run only if
+LEDGERFOLD_IMAGE_BASE names the image to build on (tests/support/images.py).
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -24,20 +23,13 @@ import pytest
 from ledgerfold.admin import Admin
 from ledgerfold.broker.client import Client, MessageId
 from tests.pulsar.conftest import connected
+from tests.support.images import MARKS, built_image, output_of
 from tests.support.waiting import wait_until
 from tests.tidy import ROOT
 
-BASE = "LEDGERFOLD_IMAGE_BASE"
-_BUILD_S, _COMMAND_S, _SPARK_S = 1500.0, 120.0, 180.0
-pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(2000)]
-
-
-def podman(*arguments: str, timeout_s: float = _COMMAND_S) -> str:
-    """Returns what a command prints. Raises CalledProcessError."""
-    done = subprocess.run(
-        ["podman", *arguments], stdout=subprocess.PIPE, text=True, timeout=timeout_s, check=True
-    )
-    return done.stdout.strip()
+_SPARK_S = 180.0
+podman = partial(output_of, "podman")
+pytestmark = MARKS
 
 
 class Container:
@@ -84,16 +76,8 @@ class Container:
 @pytest.fixture(scope="module", params=["no", "yes"], ids=["inline", "spark"])
 def image(request: pytest.FixtureRequest) -> tuple[str, str]:
     """An image, and the engine that compacts in it."""
-    base, spark = os.environ.get(BASE), str(request.param)
-    if base is None:
-        pytest.skip(f"{BASE} names no image to build on: see CONTRIBUTING.md")
-    if shutil.which("podman") is None:
-        pytest.skip("no podman: apt-get install podman")
-    tag = f"localhost/ledgerfold-test-spark-{spark}"
-    options = ["--isolation=chroot", "--format=docker", "--layers", f"--tag={tag}"]
-    arguments = [f"--build-arg=BASE={base}", f"--build-arg=SPARK={spark}"]
-    podman("build", *options, *arguments, str(ROOT), timeout_s=_BUILD_S)
-    return tag, {"no": "inline", "yes": "spark"}[spark]
+    spark = str(request.param)
+    return built_image("podman", spark), {"no": "inline", "yes": "spark"}[spark]
 
 
 @pytest.fixture

@@ -115,7 +115,11 @@ def test_every_kind_of_topic_is_read_in_each_way(tmp_path: Any) -> None:
 def test_the_ranges_of_a_plan_cover_the_topic(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parts of a few KB, as a large topic has parts of 64 MiB."""
+    """Parts of a few KB, as a large topic has parts of 64 MiB, and a page of one segment.
+
+    No test had segments on a second page.
+    """
+    monkeypatch.setattr("ledgerfold.broker.client.administration.kafka_pages.PAGE_MAX", 1)
     monkeypatch.setattr("ledgerfold.frames.remote.PART_BYTES", 2000)
     monkeypatch.setattr("ledgerfold.frames.directory.PART_BYTES", 2000)
     with Broker(tmp_path / "data", compaction=False, arguments=["--segment-size", "8kB"]) as broker:

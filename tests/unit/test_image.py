@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,29 @@ def test_the_image_installs_the_locked_versions() -> None:
     pinned = [re.sub(r" *\\$", "", line) for line in kept if not line.startswith("#")]
     assert all(re.match(r"[\w.-]+==[\w.]+( ;.*)?$", line) for line in pinned), pinned
     assert any(line.startswith("pyspark==") for line in pinned)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("spark", ["no", "yes"])
+def test_dependencies_are_installed_before_the_source_is_copied(spark: str) -> None:
+    """Each change of a source file installed them again: no test looked at the order of layers."""
+    steps = re.findall(r"^(?:COPY|RUN) +(.*)$", DOCKERFILE, re.MULTILINE)
+    (step,) = (each for each in steps if "--requirement /dependencies.txt" in each)
+    copied = [each for each in steps[: steps.index(step)] if each.endswith("./")]
+    assert copied == ["pyproject.toml requirements.lock ./"]
+    assert steps.index(step) < steps.index(". .")
+    found = subprocess.run(
+        ["sh", "-c", step.partition(" > ")[0]],
+        cwd=ROOT,
+        env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "SPARK": spark},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout.splitlines()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extra = project["optional-dependencies"]["spark"] if spark == "yes" else []
+    assert found == [*project["dependencies"], *extra]
 
 
 def test_the_dashboard_asks_for_metrics_that_exist() -> None:

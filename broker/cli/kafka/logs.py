@@ -96,13 +96,6 @@ def _truncate(options: argparse.Namespace) -> None:
     dest="start",
     type=parse_count,
 )
-@argument(
-    "--lists-from PLACE",
-    "start of the page of segments, producers and aborted transactions: more_lists of the page "
-    "before",
-    dest="lists_from",
-    default="",
-)
 @DOCUMENT
 def _describe(options: argparse.Namespace) -> None:
     wants_batches = options.batches or options.start is not None
@@ -110,10 +103,7 @@ def _describe(options: argparse.Namespace) -> None:
     documents = dict[str, Any]()
     for topic in partitions_of(admin, options.topic):
         log = admin.kafka.describe_log(
-            topic,
-            batches=wants_batches,
-            batches_from=options.start or 0,
-            lists_from=options.lists_from,
+            topic, batches=wants_batches, batches_from=options.start or 0
         )
         documents[topic] = log_document(log, batches=wants_batches)
     is_whole = list(documents) == [options.topic]
@@ -142,7 +132,6 @@ def log_document(log: LogDescription, *, batches: bool) -> dict[str, Any]:
         **fields_of(log, "checkpoint cleaning_state"),
         "uncleanable": log.uncleanable_reason,
         "uncleanable_kind": log.uncleanable_kind,
-        "more_lists": log.more_lists or None,
         "segments": [
             {
                 **fields_of(each, "base_offset next_offset size_bytes"),

@@ -28,6 +28,7 @@ from ledgerfold.broker.client.administration.kafka_answers import (
     Origin,
     TruncatedLog,
 )
+from ledgerfold.broker.client.administration.kafka_pages import whole_description
 from ledgerfold.v1 import kafka_pb2
 
 
@@ -76,18 +77,17 @@ class KafkaAdmin(Calls):
         return int(self._call(request).last_offsets[0])
 
     def describe_log(
-        self, topic: str, *, batches: bool = False, batches_from: int = 0, lists_from: str = ""
+        self, topic: str, *, batches: bool = False, batches_from: int = 0
     ) -> LogDescription:
         """Returns offsets, segments and producers; with `batches` also a page of stored batches.
 
         The page has batches that end at or after `batches_from`: about 4 MiB, at least one.
-        `more_from` is the start of the next page. A page has at most 10,000 segments, producers and
-        aborted transactions each; `more_lists`, unless empty, is `lists_from` of the next page.
+        `more_from` is the start of the next page.
         """
         request = kafka_pb2.DescribeLogRequest(
-            topic=topic, batches=batches, batches_from=batches_from, lists_from=lists_from
+            topic=topic, batches=batches, batches_from=batches_from
         )
-        return LogDescription.of(self._call(request))
+        return LogDescription.of(whole_description(self._call, request))
 
     def roll_segment(self, topic: str) -> int:
         """Rolls the active segment unless it is empty. Returns the active one's base offset."""

@@ -136,8 +136,6 @@ class LogDescription(_Response):
     batches: list[bytes] = field(repr=False, default_factory=list)
     # The start of the next page; None: this is the last one.
     more_from: int | None = None
-    # The start of the next page of segments, producers and aborted transactions; "": the last one.
-    more_lists: str = ""
 
     @classmethod
     def of(cls, response: kafka_pb2.DescribeLogResponse) -> Self:

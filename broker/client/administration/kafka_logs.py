@@ -18,6 +18,7 @@ from typing import Any
 
 from ledgerfold.broker.client.administration.channel import AdminChannel
 from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
+from ledgerfold.broker.client.administration.kafka_pages import whole_description
 from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.streams.credentials import credentials_of
 from ledgerfold.broker.client.streams.forks import invalidate_after_fork
@@ -89,20 +90,8 @@ class KafkaLogs(KafkaAdmin, Closing):
         self._call(kafka_pb2.SetLogStartRequest(topic=topic, offset=offset, as_follower=True))
 
     def describe(self, topic: str) -> kafka_pb2.DescribeLogResponse:
-        """Returns the description in its wire format, with all pages of its lists.
-
-        What is appended between the pages is left out.
-        """
-        request = kafka_pb2.DescribeLogRequest(topic=topic)
-        response: kafka_pb2.DescribeLogResponse = self._call(request)
-        while response.more_lists:
-            request.lists_from = response.more_lists
-            page, end = self._call(request), response.log_end_offset
-            response.segments.extend(each for each in page.segments if each.base_offset <= end)
-            response.aborted.extend(each for each in page.aborted if each.last_offset < end)
-            response.producers.extend(page.producers)
-            response.more_lists = page.more_lists
-        return response
+        """Returns the description in its wire format."""
+        return whole_description(self._call, kafka_pb2.DescribeLogRequest(topic=topic))
 
     def batches(self, topic: str, offset: int = 0) -> Iterator[bytes]:
         """Yields the stored batches that end at or after `offset`; holds one page at a time."""

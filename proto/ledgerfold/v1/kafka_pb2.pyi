@@ -318,20 +318,22 @@ class EndTransactionRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., commit: _Optional[bool] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class DescribeLogRequest(_message.Message):
-    __slots__ = ("topic", "batches", "batches_from", "batches_bytes_max", "batches_only", "lists_from")
+    __slots__ = ("topic", "batches", "batches_from", "batches_bytes_max", "batches_only", "lists_from", "lists_max")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FROM_FIELD_NUMBER: _ClassVar[int]
     BATCHES_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     BATCHES_ONLY_FIELD_NUMBER: _ClassVar[int]
     LISTS_FROM_FIELD_NUMBER: _ClassVar[int]
+    LISTS_MAX_FIELD_NUMBER: _ClassVar[int]
     topic: str
     batches: bool
     batches_from: int
     batches_bytes_max: int
     batches_only: bool
     lists_from: str
-    def __init__(self, topic: _Optional[str] = ..., batches: _Optional[bool] = ..., batches_from: _Optional[int] = ..., batches_bytes_max: _Optional[int] = ..., batches_only: _Optional[bool] = ..., lists_from: _Optional[str] = ...) -> None: ...
+    lists_max: int
+    def __init__(self, topic: _Optional[str] = ..., batches: _Optional[bool] = ..., batches_from: _Optional[int] = ..., batches_bytes_max: _Optional[int] = ..., batches_only: _Optional[bool] = ..., lists_from: _Optional[str] = ..., lists_max: _Optional[int] = ...) -> None: ...
 
 class DescribeLogResponse(_message.Message):
     __slots__ = ("log_start_offset", "log_end_offset", "high_watermark", "last_stable_offset", "checkpoint", "segments", "batches", "producers", "aborted", "cleaning_state", "uncleanable_reason", "more_from", "uncleanable_kind", "more_lists")

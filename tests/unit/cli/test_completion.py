@@ -146,7 +146,8 @@ _COMPLETED = {
 @pytest.mark.parametrize("name", _COMPLETED)
 def test_topics_of_the_broker(name: str, tmp_path: Path, broker_process: MakeBroker) -> None:
     """Short names, full ones of other namespaces, and nothing if the broker does not answer. Files
-    were offered where a topic is expected.
+    were offered where a topic is expected, and nothing within a quote that is still open, which no
+    test had typed.
     """
     broker = broker_process().url
     with Admin(broker) as admin:
@@ -162,6 +163,11 @@ def test_topics_of_the_broker(name: str, tmp_path: Path, broker_process: MakeBro
     assert "prices" in both
     assert "products" in both
     assert "orders" not in both
+    for quote in "'", '"':
+        quoted = offered(f"{quote}pr")
+        assert "prices" in quoted
+        assert "products" in quoted
+        assert "orders" not in quoted
     assert "other/prices" in offered("persistent://public/ot")
     assert "orders" not in offered("or", url="127.0.0.1:1")
 

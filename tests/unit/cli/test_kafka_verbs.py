@@ -248,17 +248,6 @@ def test_a_page_of_batches_begins_at_the_given_offset(cli: Ledgerfold, kafka: st
     assert cli("topics", "describe-log", kafka, "--from", "-1").code == 2
 
 
-def test_a_page_of_lists_begins_at_the_given_place(cli: Ledgerfold, kafka: str) -> None:
-    """No test had asked for lists that begin later."""
-    assert described(cli, kafka)["more_lists"] is None
-    document = json.loads(cli("topics", "describe-log", kafka, "--lists-from", "1,-,0").out)
-    assert [each["base_offset"] for each in document["segments"]] == [3]
-    assert (document["producers"], document["more_lists"]) == ([], None)
-    refused = cli("topics", "describe-log", kafka, "--lists-from", "x")
-    assert refused.code == 2
-    assert "more_lists" in refused.err
-
-
 def test_stats_show_kafkas_figures(cli: Ledgerfold, kafka: str) -> None:
     stats = json.loads(cli("topics", "stats", kafka).out)
     assert (stats["msgInCounter"], stats["kafka"]["logEndOffset"]) == (4, 4)

@@ -47,6 +47,30 @@ def test_a_mistyped_strategy_is_invalid_input(lab: BrokerLab, topic: str) -> Non
     assert not ask(lab, "ListRuns", admin_pb2.ListRunsRequest()).runs
 
 
+def test_a_worker_in_its_pause_is_started_for_the_check(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pause ended only after the check, which no worker had made. No test had triggered a run
+    in a pause.
+    """
+    is_paused = True
+
+    def retry_now() -> None:
+        nonlocal is_paused
+        is_paused = False
+
+    async def check(strategy: CompactionStrategy) -> None:
+        if is_paused:
+            raise CompactorUnavailable("The last worker ended.")
+        raise InvalidStrategy(strategy.name, "it has no such method")
+
+    monkeypatch.setattr(lab.compactor, "retry_now", retry_now)
+    monkeypatch.setattr(lab.compactor, "check_strategy", check)
+    request = admin_pb2.TriggerCompactionRequest(topic=TOPIC, strategy=MISTYPED)
+    with pytest.raises(InvalidStrategy, match="no such method"):
+        ask(lab, "TriggerCompaction", request)
+
+
 @pytest.mark.parametrize("is_silent", [False, True])
 def test_a_run_is_queued_while_no_worker_can_check_its_strategy(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch, is_silent: bool

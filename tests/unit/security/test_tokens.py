@@ -194,3 +194,32 @@ def test_sources_of_keys(tmp_path: Any) -> None:
 def test_token_times_use_the_machines_clock() -> None:
     now_s = time.time_ns() // 10**9
     assert VERIFIER.verify(new_token(SECRET, "a", {"exp": now_s + 3600, "iat": LATER_S}))
+
+
+def test_a_token_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request had verified its token's signature again. A forged token is never remembered."""
+    verified = list[str]()
+    decode = jwt.decode
+
+    def counted(token: str, *arguments: Any, **options: Any) -> Any:
+        verified.append(token)
+        return decode(token, *arguments, **options)
+
+    monkeypatch.setattr(jwt, "decode", counted)
+    verifier = TokenVerifier(SECRET)
+    token, forged = new_token(SECRET, "billing"), new_token(secret_key(b"t" * 32), "billing")
+    assert [verifier.verify(token) for _ in range(3)] == [Caller("billing", None)] * 3
+    for _ in range(2):
+        refused(forged, verifier)
+    assert verified == [token, forged, forged]
+
+
+def test_a_verified_token_expires() -> None:
+    now_s = 0.0
+    verifier = TokenVerifier(SECRET, clock_skew_s=10, now_s=lambda: now_s)
+    token = new_token(SECRET, "billing", {"exp": LATER_S})
+    verifier.verify(token)
+    now_s = LATER_S + 9.999
+    verifier.verify(token)
+    now_s = LATER_S + 10
+    assert "has expired" in refused(token, verifier)

@@ -1,7 +1,8 @@
 """The limit of requests a second of roles: with authentication, roles behind one address do not
 share it.
 
-No test had asked two clients of one address, and with authentication, for more than the limit.
+No test had asked two clients of one address, and with authentication, for more than the limit, or
+counted how often a request's credentials are verified: twice or three times.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from ledgerfold.broker.common.security_settings import SecuritySettings
 from ledgerfold.broker.pulsar.connection import Connection
 from ledgerfold.broker.pulsar.frames import Splitter, encode, parse
 from ledgerfold.broker.pulsar.shared import Shared
-from ledgerfold.broker.security.guard import Guard
+from ledgerfold.broker.security.guard import Credentials, Guard
+from ledgerfold.broker.security.tokens import Caller
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import AuthenticationFailed, TooManyRequests
 from ledgerfold.v1 import pulsar_pb2
@@ -41,6 +43,20 @@ def tokens(tmp_path: Path) -> Tokens:
     return Tokens(tmp_path)
 
 
+@pytest.fixture
+def proofs(monkeypatch: pytest.MonkeyPatch) -> list[Credentials]:
+    """The credentials that the broker verifies, in order."""
+    verified = list[Credentials]()
+    prove = Guard.proved
+
+    def proved(guard: Guard, credentials: Credentials) -> Caller:
+        verified.append(credentials)
+        return prove(guard, credentials)
+
+    monkeypatch.setattr(Guard, "proved", proved)
+    return verified
+
+
 def settings_of(tokens: Tokens) -> SecuritySettings:
     superusers = ("one", "two")
     return SecuritySettings(
@@ -59,7 +75,9 @@ def lab() -> Iterator[BrokerLab]:
     lab.stop()
 
 
-def test_roles_have_limits_of_their_own_over_grpc(lab: BrokerLab, tokens: Tokens) -> None:
+def test_roles_have_limits_of_their_own_over_grpc(
+    lab: BrokerLab, tokens: Tokens, proofs: list[Credentials]
+) -> None:
     lab.broker.rates = Limit()
     served = ServedLab(lab, guard_of(tokens, lab))
     method = METHODS[GetClockRequest.DESCRIPTOR.full_name]
@@ -78,11 +96,14 @@ def test_roles_have_limits_of_their_own_over_grpc(lab: BrokerLab, tokens: Tokens
             assert told == [None] * LIMIT + [TooManyRequests]
         told = [served.run(asked("forged")) for _ in range(LIMIT + 1)]
         assert told == [AuthenticationFailed] * LIMIT + [TooManyRequests]
+        assert len(proofs) == 3 * (LIMIT + 1)
     finally:
         served.close()
 
 
-def test_roles_have_limits_of_their_own_over_http(tokens: Tokens) -> None:
+def test_roles_have_limits_of_their_own_over_http(
+    tokens: Tokens, proofs: list[Credentials]
+) -> None:
     lab = HttpLab()
     lab.serve_again(lambda: guard_of(tokens, lab.lab))
     lab.broker.rates = Limit()
@@ -95,6 +116,7 @@ def test_roles_have_limits_of_their_own_over_http(tokens: Tokens) -> None:
         assert statuses(tokens.of("one")) == _ALL_BUT_ONE
         assert statuses(tokens.of("two")) == _ALL_BUT_ONE
         assert statuses("forged") == [401] * LIMIT + [429]
+        assert len(proofs) == 3 * (LIMIT + 1)
         # A proxy's clients have limits of their own, too.
         named = {"X-Original-Principal": "three"}
         assert statuses(tokens.of("proxy"), **named) == [403] * LIMIT + [429]
@@ -104,7 +126,9 @@ def test_roles_have_limits_of_their_own_over_http(tokens: Tokens) -> None:
         lab.close()
 
 
-def test_roles_have_limits_of_their_own_at_the_page(tokens: Tokens) -> None:
+def test_roles_have_limits_of_their_own_at_the_page(
+    tokens: Tokens, proofs: list[Credentials]
+) -> None:
     lab = PageLab(security=settings_of(tokens))
     lab.broker.rates = Limit()
 
@@ -116,6 +140,7 @@ def test_roles_have_limits_of_their_own_at_the_page(tokens: Tokens) -> None:
         assert statuses(tokens.of("one")) == _ALL_BUT_ONE
         assert statuses(tokens.of("two")) == _ALL_BUT_ONE
         assert statuses("forged") == [401] * LIMIT + [429]
+        assert len(proofs) == 3 * (LIMIT + 1)
     finally:
         lab.close()
 

@@ -1,6 +1,6 @@
 """Pages of the segments, producers and aborted transactions of a Kafka log.
 
-No test had a log with more of them than an answer should have.
+No test had a log with more of them than a page has, and a client that does not ask for pages.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from ledgerfold.broker.topics import kafka_description
 from ledgerfold.broker.topics.kafka_description import ListPlaces
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, LimitExceeded
 from tests.support.kafka_lab import KafkaLab
 
 A = (b"a", b"1")
@@ -43,12 +43,15 @@ def lists_of(told: Any) -> tuple[list[int], list[int], list[int]]:
     )
 
 
-def test_lists_come_in_pages(lab: KafkaLab, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("most", "asked"), [(10_000, 2), (2, 10_000)])
+def test_lists_come_in_pages(
+    lab: KafkaLab, most: int, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(lab)
-    monkeypatch.setattr(kafka_description, "LIST_MAX", 2)
+    monkeypatch.setattr(kafka_description, "PAGE_MAX", most)
     pages, places = list[Any](), ""
     while True:
-        told = lab.run(lab.kafka.describe(batches=False, lists_from=places))
+        told = lab.run(lab.kafka.describe(batches=False, lists_from=places, lists_max=asked))
         pages.append(lists_of(told))
         places = told.more_lists
         if not places:
@@ -60,11 +63,25 @@ def test_lists_come_in_pages(lab: KafkaLab, monkeypatch: pytest.MonkeyPatch) -> 
     ]
 
 
-def test_a_whole_page_names_no_other(lab: KafkaLab) -> None:
+def test_a_client_that_does_not_ask_for_pages_gets_everything(
+    lab: KafkaLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(lab)
+    monkeypatch.setattr(kafka_description, "PAGE_MAX", 2)
+    monkeypatch.setattr(kafka_description, "WHOLE_MAX", 5)
     told = lab.run(lab.kafka.describe(batches=False))
     assert told.more_lists == ""
     assert lists_of(told) == ([0, 4, 8], [1, 2, 3, 4, 5], [5, 1, 4, 2, 3])
+
+
+def test_more_than_an_answer_has_are_refused(
+    lab: KafkaLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a client would take the first ones for all."""
+    fill(lab)
+    monkeypatch.setattr(kafka_description, "WHOLE_MAX", 4)
+    with pytest.raises(LimitExceeded, match="`lists_max`"):
+        lab.run(lab.kafka.describe(batches=False))
 
 
 @pytest.mark.parametrize(
