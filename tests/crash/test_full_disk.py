@@ -23,6 +23,7 @@ from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_SUCCESS, RunRec
 from tests.support.broker_process import BrokerFailed, BrokerProcess
 from tests.support.ledgers import is_segment
 from tests.support.small_disk import CannotMount, SmallDisk
+from tests.support.waiting import RUN_S, WAIT_MS, WAIT_S
 
 BIG = bytes(256 * 1024)
 
@@ -51,7 +52,7 @@ class Setting:
         self.acknowledged: dict[str, list[bytes]] = {}
 
     def client(self) -> Client:
-        client = Client(self.broker.url, operation_timeout_seconds=10)
+        client = Client(self.broker.url, operation_timeout_seconds=WAIT_S)
         self._clients.append(client)
         return client
 
@@ -122,7 +123,7 @@ def values(count: int, first: int = 0) -> list[bytes]:
 
 
 def receive(consumer: Consumer, count: int) -> list[Message]:
-    return [consumer.receive(10_000) for _ in range(count)]
+    return [consumer.receive(WAIT_MS) for _ in range(count)]
 
 
 def raw_publish(url: str, topic: str) -> grpc.RpcError:
@@ -132,7 +133,7 @@ def raw_publish(url: str, topic: str) -> grpc.RpcError:
         call = method("/ledgerfold.v1.DataService/Publish")
         opening = data_pb2.PublishRequest(open=data_pb2.PublishOpen(topic=topic))
         with pytest.raises(grpc.RpcError) as failure:
-            list(call(iter([opening.SerializeToString()]), timeout=10))
+            list(call(iter([opening.SerializeToString()]), timeout=WAIT_S))
         return failure.value
 
 
@@ -169,13 +170,13 @@ def test_an_open_reader_continues(setting: Setting) -> None:
     """
     setting.publish("t", *values(20))
     reader = setting.client().create_reader("t", MessageId.earliest, receiver_queue_size=2)
-    seen = [reader.read_next(10_000).data() for _ in range(5)]
+    seen = [reader.read_next(WAIT_MS).data() for _ in range(5)]
     setting.publish_until_full("t")
     seen += [message.data() for message in reader]
     assert seen == setting.acknowledged["t"]
     setting.disk.free()
     setting.publish("t", b"last")
-    assert reader.read_next(10_000).data() == b"last"
+    assert reader.read_next(WAIT_MS).data() == b"last"
 
 
 def test_a_consumer_continues(setting: Setting) -> None:
@@ -379,7 +380,7 @@ def compact(setting: Setting) -> RunRecord:
     """Compacts to the end."""
     with setting.admin() as admin:
         admin.trigger_compaction("t")
-        for _ in admin.watch_compaction("t", timeout_seconds=120):
+        for _ in admin.watch_compaction("t", timeout_seconds=RUN_S):
             pass
         return admin.runs("t", limit=1)[0]
 

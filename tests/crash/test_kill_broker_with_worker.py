@@ -17,7 +17,7 @@ from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.worker.remains import processes
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS
 from tests.conftest import MakeBroker
-from tests.support.waiting import wait_until
+from tests.support.waiting import RUN_S, wait_until
 
 pytestmark = [
     pytest.mark.spark,
@@ -49,7 +49,7 @@ def test_the_next_start_ends_the_worker_of_a_killed_broker(
         client.create_producer("t").send(b"value", partition_key="key")
     with Admin(broker.url) as admin:
         admin.trigger_compaction("t")
-        for _ in admin.watch_compaction("t", timeout_seconds=120):
+        for _ in admin.watch_compaction("t", timeout_seconds=RUN_S):
             pass
         assert admin.runs("t", limit=1)[0].state == RUN_STATE_SUCCESS
     assert broker.stop() == 0

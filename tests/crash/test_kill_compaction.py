@@ -22,6 +22,7 @@ from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_SUCCESS
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 from tests.support.ledgers import is_segment
+from tests.support.waiting import RUN_S, WAIT_MS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -58,7 +59,7 @@ def compacted_view(broker: BrokerProcess) -> list[tuple[str, str]]:
     reader = client.create_reader("t", MessageId.earliest, is_read_compacted=True)
     found = []
     while reader.has_message_available():
-        message = reader.read_next(timeout_millis=10_000)
+        message = reader.read_next(timeout_millis=WAIT_MS)
         found.append((message.partition_key(), message.data().decode()))
     client.close()
     return found
@@ -68,7 +69,7 @@ def compact(broker: BrokerProcess) -> int:
     """Runs one to its end; returns the run's state."""
     with Admin(broker.url) as admin:
         admin.trigger_compaction("t")
-        for _ in admin.watch_compaction("t", timeout_seconds=120):
+        for _ in admin.watch_compaction("t", timeout_seconds=RUN_S):
             pass
         return int(admin.runs("t", limit=1)[0].state)
 

@@ -15,6 +15,7 @@ from ledgerfold.broker.cli.exit_codes import CONFLICT
 from ledgerfold.broker.client import Client, MessageId
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import WAIT_MS, WAIT_S
 
 ANY_PORT = ("--listen", "127.0.0.1:0")
 ROUNDS = 8
@@ -27,7 +28,7 @@ def read_values(broker: BrokerProcess, topic: str) -> list[tuple[str, int]]:
         reader = client.create_reader(topic, MessageId.earliest)
         found = []
         while reader.has_message_available():
-            message = reader.read_next(timeout_millis=10_000)
+            message = reader.read_next(timeout_millis=WAIT_MS)
             found.append((str(message.message_id()), int(message.data())))
         return found
     finally:
@@ -63,7 +64,7 @@ def test_acknowledged_messages_survive_repeated_kill_9(broker_process: MakeBroke
             done = functools.partial(remember, acknowledged, enough, value)
             producer.send_async(b"%d" % value, done, partition_key=f"k{value % 50}")
         sent += MESSAGES_A_ROUND
-        assert enough.wait(30)
+        assert enough.wait(WAIT_S)
         broker.kill()
         # Immediately: its broker returns at another port.
         client.shutdown()
@@ -85,7 +86,7 @@ def test_the_second_broker_on_a_directory_names_the_owner(
         [sys.executable, "-m", "ledgerfold", "serve", "--data", str(broker.data_dir), *ANY_PORT],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=WAIT_S,
         check=False,
     )
     assert second.returncode == CONFLICT
@@ -102,7 +103,7 @@ def test_garbage_on_the_port_ends_only_its_connection(broker_process: MakeBroker
         os.urandom(4096),
         b"PRI * HTTP/2.0\r\n\r\n\xff",
     ):
-        with socket.create_connection((host, int(port)), timeout=10) as connection:
+        with socket.create_connection((host, int(port)), timeout=WAIT_S) as connection:
             connection.sendall(garbage)
     client = Client(broker.url)
     producer = client.create_producer("t")

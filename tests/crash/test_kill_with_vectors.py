@@ -16,6 +16,7 @@ from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_SUCCESS, RunRec
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import ledgerfold
+from tests.support.waiting import RUN_S, WAIT_MS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 TOPIC = "hidden"
@@ -41,7 +42,7 @@ def _publish(broker: BrokerProcess, values: dict[int, str]) -> None:
 def _compact(broker: BrokerProcess) -> RunRecord:
     with Admin(broker.url) as admin:
         admin.trigger_compaction(TOPIC)
-        for _ in admin.watch_compaction(TOPIC, timeout_seconds=120):
+        for _ in admin.watch_compaction(TOPIC, timeout_seconds=RUN_S):
             pass
         return admin.runs(TOPIC, limit=1)[0]
 
@@ -64,7 +65,7 @@ async def _view_by_asyncio(broker: BrokerProcess) -> View:
     async with aio.Client(broker.url) as client:
         reader = await client.create_reader(TOPIC, MessageId.earliest, is_read_compacted=True)
         while await reader.has_message_available():
-            message = await reader.read_next(timeout_millis=20_000)
+            message = await reader.read_next(timeout_millis=WAIT_MS)
             assert message.partition_key() not in found
             found[message.partition_key()] = message.data().decode()
     return found
@@ -78,7 +79,7 @@ def _view_by_consumer(broker: BrokerProcess, count: int) -> View:
         )
         found: View = {}
         for _ in range(count):
-            message = consumer.receive(timeout_millis=20_000)
+            message = consumer.receive(timeout_millis=WAIT_MS)
             consumer.acknowledge(message)
             found[message.partition_key()] = message.data().decode()
         return found

@@ -5,7 +5,6 @@ A module that needs a broker with other options overrides `broker_arguments`.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +13,7 @@ from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.administration.admin import Admin
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
+from tests.support.ports import free_port
 
 
 @pytest.fixture
@@ -25,9 +25,7 @@ def broker_arguments() -> list[str]:
 @pytest.fixture
 def own_port() -> list[str]:
     """Returns the arguments for a port that the broker keeps when it restarts."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return ["--listen", f"127.0.0.1:{probe.getsockname()[1]}"]
+    return ["--listen", f"127.0.0.1:{free_port()}"]
 
 
 @pytest.fixture

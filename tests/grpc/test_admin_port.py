@@ -13,6 +13,7 @@ from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.administration.admin import Admin
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.process
 SERVED = ("--admin-listen", "127.0.0.1:0")
@@ -27,7 +28,7 @@ def ask(broker: BrokerProcess, method: str, path: str, body: Any = None) -> Any:
         {"Content-Type": "application/json"},
         method=method,
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
         content = answer.read()
     return json.loads(content) if content else None
 
@@ -57,7 +58,7 @@ def test_both_ports_have_the_same_topics(broker_process: MakeBroker) -> None:
 def test_an_idle_client_does_not_delay_the_shutdown(broker_process: MakeBroker) -> None:
     broker = broker_process(*SERVED)
     host, _, port = broker.ready["admin"].rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=30) as idle:
+    with socket.create_connection((host, int(port)), timeout=WAIT_S) as idle:
         idle.sendall(b"GET /admin/v2/clusters HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b"standalone" in idle.recv(4096)
-        assert broker.stop(8.0) == 0
+        assert broker.stop() == 0

@@ -18,10 +18,15 @@ def test_a_stream_beyond_the_limit_is_rejected(broker_process: MakeBroker) -> No
     """A stream beyond the limit is rejected."""
     arguments = ("--streams-max", "3", "--unsent-max", "16M", "--metrics-listen", "127.0.0.1:0")
     broker = broker_process(*arguments)
-    with Client(broker.url, operation_timeout_seconds=1) as client:
+    with (
+        Client(broker.url) as client,
+        Client(broker.url, operation_timeout_seconds=2) as impatient,
+    ):
         producers = [client.create_producer("t") for _ in range(3)]
+        # A client tries again until its timeout. This one is connected before.
+        impatient.get_topic_partitions("t")
         with pytest.raises(Overloaded, match=r"has 3 streams .*serve --streams-max") as raised:
-            client.create_producer("t")
+            impatient.create_producer("t")
         assert raised.value.from_broker
         # Administration continues to work, and reports this.
         told = json.loads(ledgerfold("--url", broker.url, "info").out)

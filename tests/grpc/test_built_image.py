@@ -6,7 +6,6 @@ It runs only if LEDGERFOLD_IMAGE_BASE names the image to build on (tests/support
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 from collections.abc import Iterator
 from functools import partial
@@ -15,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.images import MARKS, built_image, output_of
-from tests.support.waiting import wait_until
+from tests.support.ports import free_port
+from tests.support.waiting import WAIT_S, wait_until
 
 buildah = partial(output_of, "buildah")
 pytestmark = MARKS
@@ -25,9 +25,7 @@ class Container:
     """A container of the image whose command runs. It shares the machine's network."""
 
     def __init__(self, image: str, command: list[str], log: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.name = buildah("from", image)
         free_ports = "--pulsar-listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --ui 127.0.0.1:0"
         settings = {
@@ -60,7 +58,7 @@ class Container:
     def stop(self) -> int:
         """Ends the command as an engine does, by SIGTERM to its first process."""
         self.run("sh", "-c", "kill -TERM $(cat /pulsar/conf/pid)")
-        return self._running.wait(60)
+        return self._running.wait(WAIT_S)
 
     def close(self) -> None:
         if self._running.poll() is None:

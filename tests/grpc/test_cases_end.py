@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import processes
-from tests.support.waiting import wait_until
+from tests.support.waiting import RUN_S, WAIT_S, wait_until
 from tests.tidy import ROOT
 
 # The compactor is Spark's.
@@ -36,7 +36,7 @@ def test_sigterm_of_the_command_ends_broker_and_compactor(tmp_path: Path) -> Non
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     ) as cases:
-        wait_until(lambda: len(children(tmp_path)) >= 2, "broker and compactor", 60)
+        wait_until(lambda: len(children(tmp_path)) >= 2, "broker and compactor", RUN_S)
         cases.terminate()
-        assert cases.wait(60) == 128 + signal.SIGTERM
+        assert cases.wait(WAIT_S) == 128 + signal.SIGTERM
     wait_until(lambda: not children(tmp_path), "their end")

@@ -22,7 +22,7 @@ from ledgerfold.broker.client import (
 from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import InvalidHashRanges, Timeout
 from tests.support.broker_process import BrokerProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_MS, wait_until
 
 pytestmark = pytest.mark.process
 EARLIEST = InitialPosition.Earliest
@@ -66,10 +66,10 @@ def test_a_pattern_consumer_adds_new_topics_and_drops_deleted_ones(
         pattern_auto_discovery_period=1,
     )
     for _ in range(6):
-        consumer.acknowledge(consumer.receive(timeout_millis=10_000))
+        consumer.acknowledge(consumer.receive(timeout_millis=WAIT_MS))
     publish(client, f"{topic}-late", 2)
     for number in (b"0", b"1"):
-        message = consumer.receive(timeout_millis=10_000)
+        message = consumer.receive(timeout_millis=WAIT_MS)
         assert (message.topic_name(), message.data()) == (
             f"persistent://public/default/{topic}-late",
             number,
@@ -77,7 +77,7 @@ def test_a_pattern_consumer_adds_new_topics_and_drops_deleted_ones(
         consumer.acknowledge(message.message_id())
     admin.delete_topic(f"{topic}-late", force=True)
     publish(client, f"{topic}-other", 1)
-    message = consumer.receive(timeout_millis=10_000)
+    message = consumer.receive(timeout_millis=WAIT_MS)
     assert message.topic_name().endswith("-other")
     consumer.close()
     backlog = admin.stats(f"{topic}-parts-partition-0")["subscriptions"]["s"]["msgBacklog"]
@@ -97,13 +97,13 @@ def test_a_dead_letter_leaves_the_backlog(client: Client, admin: Admin, topic: s
     )
     for size in (3, 2):
         for _ in range(size):
-            message = consumer.receive(timeout_millis=10_000)
+            message = consumer.receive(timeout_millis=WAIT_MS)
             if message.data() == b"1":
                 consumer.acknowledge(message)
             else:
                 consumer.negative_acknowledge(message)
     audit = client.subscribe(f"{topic}-s-DLQ", "audit", initial_position=EARLIEST)
-    dead = [audit.receive(timeout_millis=10_000) for _ in range(2)]
+    dead = [audit.receive(timeout_millis=WAIT_MS) for _ in range(2)]
     assert [(each.data(), each.partition_key()) for each in dead] == [(b"0", "k0"), (b"2", "k2")]
     wait_until(lambda: admin.stats(topic)["subscriptions"]["s"]["msgBacklog"] == 0, "the backlog")
 

@@ -23,6 +23,7 @@ from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.client.messages.configs import BULK_SENDING
 from ledgerfold.storage.errors import ProducerBusy, SubscriptionBusy, TopicNotFound
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import WAIT_MS, WAIT_S
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def test_publishing_survives_kills_restarts_and_unloads(
     try:
         for _ in range(3):
             goes_on.clear()
-            assert goes_on.wait(30)
+            assert goes_on.wait(WAIT_S)
             disturb(broker)
     finally:
         is_over.set()
@@ -145,7 +146,7 @@ def test_reading_survives_kills_restarts_and_unloads(
     reader = client.create_reader("t", MessageId.earliest, receiver_queue_size=100)
     seen = []
     for part in range(4):
-        seen += [int(reader.read_next(10_000).data()) for _ in range(777 + part)]
+        seen += [int(reader.read_next(WAIT_MS).data()) for _ in range(777 + part)]
         disturb(broker)
     seen += numbers(reader)
     assert seen == list(range(5_000))
@@ -176,7 +177,7 @@ def test_consuming_survives_kills_restarts_and_unloads(
     seen: set[int] = set()
     for turn in range(1, 5):
         while len(seen) < turn * 500:
-            message = consumer.receive(10_000)
+            message = consumer.receive(WAIT_MS)
             seen.add(int(message.data()))
             consumer.acknowledge(message)
         if turn < 4:
@@ -186,7 +187,7 @@ def test_consuming_survives_kills_restarts_and_unloads(
     with client.subscribe("t", "s", type_) as again:
         producer.send(b"last")
         rest = []
-        while (message := again.receive(10_000)).data() != b"last":
+        while (message := again.receive(WAIT_MS)).data() != b"last":
             rest.append(message)
     assert rest == []
 
@@ -207,7 +208,7 @@ def test_acknowledgements_survive_kill_9(
 
     def acknowledge_all() -> None:
         while len(acknowledged) < 3_000:
-            message = consumer.receive(30_000)
+            message = consumer.receive(WAIT_MS)
             number = int(message.data())
             assert number not in before_kill, "It came again."
             (consumer.acknowledge_cumulative if cumulative else consumer.acknowledge)(message)
@@ -219,7 +220,7 @@ def test_acknowledgements_survive_kill_9(
     with ThreadPoolExecutor(1) as executor:
         consuming = executor.submit(acknowledge_all)
         for _ in range(2):
-            assert turn_over.acquire(timeout=30) or consuming.result()
+            assert turn_over.acquire(timeout=WAIT_S) or consuming.result()
             before_kill = set(acknowledged)
             crash(broker)
         consuming.result()
@@ -228,7 +229,7 @@ def test_acknowledgements_survive_kill_9(
     crash(broker)
     with client.subscribe("t", "s") as again:
         producer.send(b"last")
-        assert again.receive(10_000).data() == b"last"
+        assert again.receive(WAIT_MS).data() == b"last"
 
 
 def test_start_positions_and_seeks(client: Client) -> None:
@@ -247,9 +248,9 @@ def test_start_positions_and_seeks(client: Client) -> None:
                 assert reader.has_message_available() == (first < 12)
                 assert numbers(reader) == list(range(first, 12))
                 reader.seek(ids[5])
-                assert int(reader.read_next(5000).data()) == (5 if inclusive else 6)
+                assert int(reader.read_next(WAIT_MS).data()) == (5 if inclusive else 6)
                 reader.seek(MessageId.earliest)
-                time_ms = reader.read_next(5000).publish_timestamp()
+                time_ms = reader.read_next(WAIT_MS).publish_timestamp()
                 reader.seek(time_ms)
                 assert numbers(reader) == list(range(12))
                 reader.seek(time_ms + 3_600_000)
@@ -268,9 +269,9 @@ def test_consumer_seek_and_redelivery(client: Client) -> None:
     )
 
     def receive(count: int) -> list[int]:
-        return [int(consumer.receive(10_000).data()) for _ in range(count)]
+        return [int(consumer.receive(WAIT_MS).data()) for _ in range(count)]
 
-    messages = [consumer.receive(10_000) for _ in range(9)]
+    messages = [consumer.receive(WAIT_MS) for _ in range(9)]
     consumer.seek(messages[4].message_id())
     assert receive(4) == [5, 6, 7, 8]
     consumer.seek(MessageId.earliest)

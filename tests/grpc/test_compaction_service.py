@@ -16,6 +16,7 @@ from tests.conftest import MakeBroker
 from tests.support.command_line import run
 from tests.support.documents import document
 from tests.support.outside_package import OutsidePackage
+from tests.support.waiting import RUN_S
 from tests.tidy import ROOT
 
 PAGE = document(ROOT / "docs" / "STRATEGIES.md")
@@ -30,7 +31,7 @@ def _compacted(admin: Admin, url: str) -> admin_pb2.GetCompactionStatusResponse:
         for key, value in [("a", b"1"), ("a", b"2"), ("b", b"1")]:
             producer.send(value, partition_key=key)
     admin.trigger_compaction("prices")
-    return list(admin.watch_compaction("prices", timeout_seconds=30))[-1]
+    return list(admin.watch_compaction("prices", timeout_seconds=RUN_S))[-1]
 
 
 def _values(url: str) -> list[bytes]:
@@ -106,8 +107,8 @@ def test_a_hanging_service_does_not_delay_the_shutdown(broker_process: MakeBroke
     with Admin(broker.url) as admin, Client(broker.url) as client:
         client.create_producer("prices").send(b"1", partition_key="a")
         assert admin.trigger_compaction("prices") == 1
-        next(iter(admin.watch_compaction("prices", timeout_seconds=30)))
-    assert broker.stop(timeout_s=60) == 0
+        next(iter(admin.watch_compaction("prices", timeout_seconds=RUN_S)))
+    assert broker.stop() == 0
     assert "did not close within 10 s" in broker.log.read_text()
 
 
@@ -184,7 +185,7 @@ def test_a_strategy_from_another_package_compacts(
         with Client(broker.url) as client:
             client.create_producer("prices").send(b"harm", partition_key="a")
         admin.trigger_compaction("prices")
-        status = list(admin.watch_compaction("prices", timeout_seconds=60))[-1]
+        status = list(admin.watch_compaction("prices", timeout_seconds=RUN_S))[-1]
         assert status.status == admin_pb2.COMPACTION_STATUS_ERROR
         assert "strategy 'outside:Raises'" in status.last_error
         assert "nothing of the kind" in status.last_error

@@ -24,7 +24,7 @@ from ledgerfold.admin import Admin
 from ledgerfold.broker.client import Client, MessageId
 from tests.pulsar.conftest import connected
 from tests.support.images import MARKS, built_image, output_of
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_MS, wait_until
 from tests.tidy import ROOT
 
 _SPARK_S = 180.0
@@ -37,7 +37,7 @@ class Container:
 
     def __init__(self, name: str) -> None:
         self.id = name
-        wait_until(self._is_healthy, "a healthy container", timeout_s=60)
+        wait_until(self._is_healthy, "a healthy container")
 
     @classmethod
     def run(cls, image: str, volume: str) -> Self:
@@ -61,7 +61,7 @@ class Container:
             reader = client.create_reader(topic, MessageId.earliest, is_read_compacted=True)
             found = list[tuple[str | None, bytes]]()
             while reader.has_message_available():
-                message = reader.read_next(10_000)
+                message = reader.read_next(WAIT_MS)
                 found.append((message.partition_key(), message.data()))
         return found
 

@@ -11,6 +11,7 @@ from ledgerfold.broker.client import Client, Consumer, InitialPosition, MessageI
 from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import NotAllowed, NothingExpired, SubscriptionNotFound
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import WAIT_MS
 
 HOUR_MS = 3_600_000
 
@@ -45,7 +46,7 @@ def publish_hourly(client: Client, admin: Admin, count: int) -> list[MessageId]:
 
 
 def values(consumer: Consumer, count: int) -> list[bytes]:
-    return [consumer.receive(10_000).data() for _ in range(count)]
+    return [consumer.receive(WAIT_MS).data() for _ in range(count)]
 
 
 def subscribe(client: Client, name: str = "s") -> Consumer:

@@ -13,6 +13,7 @@ from ledgerfold.broker.explain.text import KEEPS, record_text
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import Ran, ledgerfold
+from tests.support.waiting import RUN_S
 
 KEYS = (b"a", b"b", b"", b"c\xff", None)
 
@@ -41,7 +42,7 @@ def publish(client: Client, topic: str) -> None:
 
 def compact(admin: Admin, topic: str) -> None:
     admin.trigger_compaction(topic)
-    *_, last = admin.watch_compaction(topic, timeout_seconds=100)
+    *_, last = admin.watch_compaction(topic, timeout_seconds=RUN_S)
     assert not last.last_error
 
 

@@ -31,6 +31,7 @@ from ledgerfold.storage.kafka.compression import KafkaCompression
 from ledgerfold.storage.kafka.records import KafkaRecord, build_batch, records_of
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import WAIT_MS
 
 
 @pytest.fixture(scope="module")
@@ -293,13 +294,13 @@ def test_a_truncation_with_connected_clients(admin: Admin, client: Client, topic
         told = admin.kafka.truncate_log(topic, 2)
         assert (told.log_end_offset, told.log_start_offset, told.checkpoint) == (2, 0, 0)
         with pytest.raises(KafkaError) as refused:
-            beyond.read_next(timeout_millis=20_000)
+            beyond.read_next(timeout_millis=WAIT_MS)
     assert refused.value.kind is KafkaErrorKind.OFFSET_OUT_OF_RANGE
     with pytest.raises(KafkaError, match="Out of order sequence number"):
         producer.send(b"new", partition_key="k2")
     with client.create_reader(topic, start_offset=2) as at_end:
         client.create_producer(topic).send(b"new", partition_key="k2")
-        assert at_end.read_next(timeout_millis=20_000).value() == b"new"
+        assert at_end.read_next(timeout_millis=WAIT_MS).value() == b"new"
     assert admin.kafka.describe_log(topic).log_end_offset == 3
     with pytest.raises(InvalidRequest):
         admin.kafka.truncate_log(topic, -1)

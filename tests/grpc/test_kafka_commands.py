@@ -12,6 +12,7 @@ from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import Ran, ledgerfold
 from tests.support.git_repository import Repository
+from tests.support.waiting import WAIT_MS
 
 CALM = ("--cleanup-policy", "compact", "--config", "min.cleanable.dirty.ratio=1")
 Cli = Callable[..., Ran]
@@ -125,7 +126,7 @@ def test_partitions_are_cleaned_separately(
         for name in names:
             with client.create_reader(name, MessageId.earliest) as reader:
                 while reader.has_message_available():
-                    message = reader.read_next(timeout_millis=10_000)
+                    message = reader.read_next(timeout_millis=WAIT_MS)
                     left.append((message.partition_key(), message.data()))
     assert sorted(left) == sorted((key, b"new") for key in [*routed, "in both", "in both"])
     rows = cli("read", topic, "--until-end").rows

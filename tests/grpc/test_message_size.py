@@ -16,6 +16,7 @@ from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.v1 import data_pb2
 from tests.conftest import MakeBroker
 from tests.support.command_line import ledgerfold
+from tests.support.waiting import WAIT_S
 
 MIB = 1024 * 1024
 # Incompressible.
@@ -66,7 +67,7 @@ def test_a_bare_frame_counts_as_a_whole(broker_process: MakeBroker) -> None:
         call = method("/ledgerfold.v1.DataService/Publish")
         opening = data_pb2.PublishRequest(open=data_pb2.PublishOpen(topic="t"))
         with pytest.raises(grpc.RpcError) as failure:
-            list(call(iter([opening.SerializeToString(), encode_entries([entry])]), timeout=10))
+            list(call(iter([opening.SerializeToString(), encode_entries([entry])]), timeout=WAIT_S))
     error = error_from_rpc(failure.value)
     assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert isinstance(error, MessageTooLarge)

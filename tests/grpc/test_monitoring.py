@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import urllib.parse
 import urllib.request
@@ -22,7 +21,8 @@ from ledgerfold.admin import Admin
 from ledgerfold.broker.client import Client, InitialPosition
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
-from tests.support.waiting import wait_until
+from tests.support.ports import free_port
+from tests.support.waiting import RUN_S, WAIT_MS, WAIT_S, wait_until
 from tests.tidy import ROOT
 
 MONITORING = ROOT / "scripts/monitoring"
@@ -41,9 +41,7 @@ def expressions() -> list[str]:
 
 class Prometheus:
     def __init__(self, folder: Path, target: str) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_port()}"
         config = folder / "prometheus.yml"
         text = (MONITORING / "prometheus.yml").read_text()
         text = text.replace("ledgerfold:8080", target)
@@ -72,7 +70,7 @@ class Prometheus:
 
     def close(self) -> None:
         self._process.terminate()
-        self._process.wait(30)
+        self._process.wait(WAIT_S)
 
 
 @pytest.fixture
@@ -94,9 +92,9 @@ def fill(broker: BrokerProcess) -> None:
         consumer = client.subscribe("t", "s", initial_position=InitialPosition.Earliest)
         for value in (b"1", b"2"):
             producer.send(value, partition_key="k")
-        consumer.acknowledge(consumer.receive(10_000))
+        consumer.acknowledge(consumer.receive(WAIT_MS))
         admin.trigger_compaction("t")
-        list(admin.watch_compaction("t", timeout_seconds=60))
+        list(admin.watch_compaction("t", timeout_seconds=RUN_S))
 
 
 def test_the_configuration_is_valid() -> None:
@@ -115,6 +113,6 @@ def test_the_dashboard_has_data(prometheus: Prometheus) -> None:
         return not missing
 
     try:
-        wait_until(is_complete, "data of all expressions", timeout_s=60)
+        wait_until(is_complete, "data of all expressions", RUN_S)
     except AssertionError:
         pytest.fail(f"no data: {sorted(missing)}")

@@ -16,7 +16,7 @@ from ledgerfold.storage.errors import (
     TopicTerminated,
 )
 from tests.support.broker_process import BrokerProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_MS, wait_until
 
 
 def test_producers_and_readers_see_the_end_of_a_topic(
@@ -26,7 +26,7 @@ def test_producers_and_readers_see_the_end_of_a_topic(
     producer = client.create_producer("t")
     last = producer.send(b"1", partition_key="a")
     reader = client.create_reader("t", MessageId.earliest)
-    assert reader.read_next(10_000).data() == b"1"
+    assert reader.read_next(WAIT_MS).data() == b"1"
     assert not reader.has_reached_end_of_topic()
     assert main(["--url", broker.url, "topics", "terminate", "t"]) == 0
     shown = f"{last.ledger_id()}:{last.entry_id()}"
@@ -58,13 +58,13 @@ def test_truncate_with_connected_clients(
     for number in range(3):
         producer.send(b"%d" % number)
     assert [message.data() for message in reader] == [b"0", b"1", b"2"]
-    assert [consumer.receive(10_000).data() for _ in range(3)] == [b"0", b"1", b"2"]
+    assert [consumer.receive(WAIT_MS).data() for _ in range(3)] == [b"0", b"1", b"2"]
     assert main(["--url", broker.url, "topics", "truncate", "t"]) == 0
     assert admin.stats("t")["storageSize"] == 0
     assert admin.stats("t")["subscriptions"]["s"]["msgBacklog"] == 0
     producer.send(b"3")
-    assert reader.read_next(10_000).data() == b"3"
-    assert consumer.receive(10_000).data() == b"3"
+    assert reader.read_next(WAIT_MS).data() == b"3"
+    assert consumer.receive(WAIT_MS).data() == b"3"
 
 
 def test_the_compaction_cursor_is_deleted_like_a_subscription(

@@ -15,6 +15,7 @@ from ledgerfold.v1 import admin_pb2
 from tests.conftest import MakeBroker
 from tests.support.command_line import ledgerfold
 from tests.support.compaction import damage
+from tests.support.waiting import RUN_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -51,7 +52,7 @@ def test_files_are_private_after_publishing_compaction_and_repair(
             producer.send(value, partition_key="k")
         broker.wait_for_compactor()
         admin.trigger_compaction("t")
-        *_, last = admin.watch_compaction("t", timeout_seconds=100)
+        *_, last = admin.watch_compaction("t", timeout_seconds=RUN_S)
         assert last.status == admin_pb2.COMPACTION_STATUS_SUCCESS
     assert list((broker.data_dir / "compactor" / "work").glob("*/spark"))
     assert not wide(broker.data_dir)

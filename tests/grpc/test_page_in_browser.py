@@ -18,7 +18,7 @@ from ledgerfold.v1.records_pb2 import Policies
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 from tests.support.chromium import Chromium, needs_chromium
-from tests.support.waiting import wait_until
+from tests.support.waiting import RUN_S, WAIT_MS, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -73,14 +73,14 @@ def fill(client: Client, admin: Admin) -> None:
         publish(client, "inventory", 800 * day, 800, filler=1500)
         if day < 2:
             admin.trigger_compaction("addresses")
-            for _ in admin.watch_compaction("addresses", timeout_seconds=60):
+            for _ in admin.watch_compaction("addresses", timeout_seconds=RUN_S):
                 pass
         admin.move_clock(advance_ms=18 * 3_600_000)
     admin.update_policies(topic="addresses", values=Policies(compaction_threshold_bytes=400_000))
     earliest = InitialPosition.Earliest
     with client.subscribe("addresses", "billing", initial_position=earliest) as consumer:
         for _ in range(600):
-            message = consumer.receive(timeout_millis=20_000)
+            message = consumer.receive(timeout_millis=WAIT_MS)
         consumer.acknowledge_cumulative(message)
     # Not cleaned any more: the clock stands still.
     publish(client, "inventory", 2400, 1500, filler=1500)
@@ -150,7 +150,7 @@ def test_a_run_appears_without_a_reload(
     wait_until(lambda: browser.run(is_new), "the page after the form")
     browser.run("window.wasHere = true")
     with Admin(broker.url) as admin:
-        for _ in admin.watch_compaction("addresses", timeout_seconds=60):
+        for _ in admin.watch_compaction("addresses", timeout_seconds=RUN_S):
             pass
         horizon = admin.runs("addresses")[0].horizon
     shown = f"{horizon.ledger_id}:{horizon.entry_id}"

@@ -14,7 +14,7 @@ from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.client.messages.routing import murmur3_32
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import Ran, ledgerfold
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_MS, wait_until
 
 PARTITIONS = 3
 KEYS = [f"k{number}" for number in range(30)]
@@ -78,14 +78,14 @@ def test_a_consumer_resumes_at_its_acknowledgements(
     publish(client, topic, KEYS)
     start = InitialPosition.Earliest
     with client.subscribe(topic, "s", initial_position=start) as consumer:
-        received = [consumer.receive(10_000) for _ in KEYS]
+        received = [consumer.receive(WAIT_MS) for _ in KEYS]
         for message in received:
             if message.message_id().partition() == 0:
                 consumer.acknowledge(message)
         in_1 = [each for each in received if each.message_id().partition() == 1]
         consumer.acknowledge_cumulative(in_1[-1])
     with client.subscribe(topic, "s") as consumer:
-        left = [consumer.receive(10_000) for _ in by_partition(KEYS)[2]]
+        left = [consumer.receive(WAIT_MS) for _ in by_partition(KEYS)[2]]
         assert grouped(left) == [[], [], by_partition(KEYS)[2]]
     stats = admin.partitioned_stats(topic, per_partition=True)
     backlogs = [each["subscriptions"]["s"]["msgBacklog"] for each in stats["partitions"].values()]
@@ -113,12 +113,12 @@ def test_a_failover_subscription_spreads_partitions_over_its_consumers(
         b = other.subscribe(topic, "s", ConsumerType.Failover, consumer_name="b")
         publish(client, topic, KEYS)
         of_0, of_1, of_2 = by_partition(KEYS)
-        received = [a.receive(10_000) for _ in of_0 + of_2]
+        received = [a.receive(WAIT_MS) for _ in of_0 + of_2]
         assert grouped(received) == [of_0, [], of_2]
-        assert grouped([b.receive(10_000) for _ in of_1]) == [[], of_1, []]
+        assert grouped([b.receive(WAIT_MS) for _ in of_1]) == [[], of_1, []]
         for message in received:
             a.acknowledge(message)
-    assert grouped([a.receive(10_000) for _ in of_1]) == [[], of_1, []]
+    assert grouped([a.receive(WAIT_MS) for _ in of_1]) == [[], of_1, []]
 
 
 def test_open_clients_notice_new_partitions(client: Client, admin: Admin, topic: str) -> None:
@@ -135,7 +135,7 @@ def test_open_clients_notice_new_partitions(client: Client, admin: Admin, topic:
         assert callable(receive)
         found = set()
         while 3 not in found:
-            found.add(receive(10_000).message_id().partition())
+            found.add(receive(WAIT_MS).message_id().partition())
         return found
 
     assert 3 in partitions(consumer.receive)
@@ -151,12 +151,12 @@ def test_lost_streams_of_all_partitions_are_restored(
     reader = client.create_reader(topic, MessageId.earliest)
     for key in KEYS[:20]:
         producer.send_async(key.encode(), None, partition_key=key)
-    read = [reader.read_next(10_000) for _ in range(5)]
+    read = [reader.read_next(WAIT_MS) for _ in range(5)]
     admin.unload(topic)
     for key in KEYS[20:]:
         producer.send_async(key.encode(), None, partition_key=key)
     producer.flush()
-    read += [reader.read_next(10_000) for _ in range(len(KEYS) - 5)]
+    read += [reader.read_next(WAIT_MS) for _ in range(len(KEYS) - 5)]
     assert grouped(read) == by_partition(KEYS)
     assert not reader.has_message_available()
 

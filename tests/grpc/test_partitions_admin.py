@@ -28,6 +28,7 @@ from ledgerfold.storage.errors import (
 from ledgerfold.v1.records_pb2 import Emulation, Policies
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import ledgerfold
+from tests.support.waiting import WAIT_MS
 
 Calls = list[Callable[[], object]]
 
@@ -197,7 +198,7 @@ def test_a_consumer_gets_everything_of_a_new_partition(
     with Client(broker.url) as client:
         client.create_producer(p(t, 1)).send(b"early")
         consumer = client.subscribe(p(t, 1), "s", initial_position=InitialPosition.Latest)
-        assert consumer.receive(10_000).data() == b"early"
+        assert consumer.receive(WAIT_MS).data() == b"early"
 
 
 def test_partitions_have_the_policies_of_the_partitioned_topic(admin: Admin, t: str) -> None:

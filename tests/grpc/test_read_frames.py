@@ -16,6 +16,7 @@ from ledgerfold.errors import DirectoryLocked, NotAllowed, TopicNotFound
 from ledgerfold.frames.query import Query
 from ledgerfold.frames.reading import parts_of
 from ledgerfold.testing import Broker
+from tests.support.waiting import WAIT_S
 
 COLUMNS = ["ledger_id", "entry_id", "batch_index", "key", "value", "sequence_id"]
 
@@ -161,7 +162,7 @@ def test_a_compacted_read_during_compactions_has_the_last_message_of_each_key(
 
         publisher = threading.Thread(target=publish_and_compact)
         publisher.start()
-        assert has_all.wait(60)
+        assert has_all.wait(WAIT_S)
         while not is_over.is_set():
             table = frames.read("t", url=broker.url, compacted=True)
             assert len(set(table["key"].to_pylist())) == 200

@@ -17,7 +17,7 @@ from ledgerfold.broker.client.administration.admin import Admin
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 from tests.support.compactor_process import CompactorProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import RUN_S, WAIT_MS, WAIT_S, wait_until
 
 ANY_PORT = ("--metrics-listen", "127.0.0.1:0")
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "METRICS.md").read_text()
@@ -28,7 +28,7 @@ def get(broker: BrokerProcess, path: str = "/metrics", encoding: str = "") -> tu
     """Returns body and content type."""
     url = f"http://{broker.ready['metrics']}{path}"
     request = urllib.request.Request(url, headers={"Accept-Encoding": encoding})
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=WAIT_S) as response:
         return response.read(), response.headers["Content-Type"]
 
 
@@ -65,14 +65,14 @@ def test_metrics_of_a_compaction_equal_pulsars(
     with Client(broker.url) as client, Admin(broker.url) as admin:
         admin.create_topic("k", kafka={"cleanup.policy": "compact"})
         producer = client.create_producer("t")
-        client.subscribe("t", "s", initial_position=InitialPosition.Earliest)
+        consumer = client.subscribe("t", "s", initial_position=InitialPosition.Earliest)
         for number in range(1000):
             producer.send_async(b"%d" % number, None, partition_key=f"k{number % 10}")
         producer.flush()
         assert not [each for each in samples(broker, topic=name) if "compaction" in each]
         broker.wait_for_compactor()
         admin.trigger_compaction("t")
-        *_, last = admin.watch_compaction("t", timeout_seconds=100)
+        *_, last = admin.watch_compaction("t", timeout_seconds=RUN_S)
         assert not last.last_error
         found = samples(broker, topic=name)
         prefix = "pulsar_compaction_"
@@ -97,8 +97,10 @@ def test_metrics_of_a_compaction_equal_pulsars(
             for sample in family.samples
         }
         assert exposed == documented()
+        # First, because a client that connects again creates the topic again.
         producer.close()
-        admin.delete_topic("t", force=True)
+        consumer.close()
+        admin.delete_topic("t")
         assert not samples(broker, topic=name)
 
 
@@ -114,7 +116,7 @@ def test_traffic_and_syncs_are_counted(broker_process: MakeBroker) -> None:
         for number in range(5):
             producer.send(b"%d" % number, partition_key="k")
         for _ in range(5):
-            consumer.acknowledge(consumer.receive(10_000))
+            consumer.acknowledge(consumer.receive(WAIT_MS))
 
         def acknowledged() -> Samples | None:
             found = samples(broker, topic=topic, subscription="s")

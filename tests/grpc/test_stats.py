@@ -6,7 +6,7 @@ from typing import Any
 
 from ledgerfold.broker.client import Client, ConsumerType, InitialPosition, MessageId
 from ledgerfold.broker.client.administration.admin import Admin
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_MS, wait_until
 
 # The fields of Pulsar 4.0.7's `topics stats` and `topics stats-internal`, level by level.
 TOPIC = """msgRateIn msgThroughputIn msgRateOut msgThroughputOut bytesInCounter msgInCounter
@@ -70,7 +70,7 @@ def use(client: Client, admin: Admin) -> None:
     shared = client.subscribe(
         "t", "shared", ConsumerType.Shared, initial_position=start, properties={"team": "x"}
     )
-    received = [shared.receive(10_000) for _ in range(6)]
+    received = [shared.receive(WAIT_MS) for _ in range(6)]
     shared.acknowledge(received[1])
     admin.create_subscription("t", "idle", MessageId.earliest)
     reader = client.create_reader("t", MessageId.earliest, reader_name="tail")

@@ -9,6 +9,7 @@ from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.strategies import Numeric
 from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation, Policies
 from tests.support.compactor_process import CompactorProcess
+from tests.support.waiting import RUN_S, WAIT_MS
 
 pytestmark = pytest.mark.spark
 
@@ -20,7 +21,7 @@ def broker_arguments(compactor: CompactorProcess) -> list[str]:
 
 def compact(admin: Admin, topic: str) -> None:
     assert admin.trigger_compaction(topic)
-    for _ in admin.watch_compaction(topic, timeout_seconds=60):
+    for _ in admin.watch_compaction(topic, timeout_seconds=RUN_S):
         pass
 
 
@@ -29,7 +30,7 @@ def read(client: Client, topic: str) -> list[tuple[str, bytes, tuple[int, int]]]
     found = []
     with client.create_reader(topic, MessageId.earliest, is_read_compacted=True) as reader:
         while reader.has_message_available():
-            message = reader.read_next(timeout_millis=20_000)
+            message = reader.read_next(timeout_millis=WAIT_MS)
             place = message.message_id()
             found.append(
                 (message.partition_key(), message.data(), (place.entry_id(), place.batch_index()))

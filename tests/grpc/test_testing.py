@@ -17,6 +17,7 @@ import ledgerfold
 from ledgerfold.admin import Admin, Policies
 from ledgerfold.errors import CompactorUnavailable, NotAllowed, Unavailable
 from ledgerfold.testing import Broker, Namespace
+from tests.support.waiting import WAIT_MS
 
 _TIMEOUT_S = 60
 
@@ -60,8 +61,8 @@ def test_acknowledgements_in_a_snapshots_block_are_undone_with_it(tmp_path: Path
         made.client.create_producer(topic).send(b"x")
         for _ in range(2):
             with made.snapshot():
-                consumer.acknowledge(consumer.receive(timeout_millis=10_000))
-        assert consumer.receive(timeout_millis=10_000).data() == b"x"
+                consumer.acknowledge(consumer.receive(timeout_millis=WAIT_MS))
+        assert consumer.receive(timeout_millis=WAIT_MS).data() == b"x"
         assert made.admin.stats(topic)["subscriptions"]["s"]["msgBacklog"] == 1
 
 
@@ -72,7 +73,7 @@ def test_a_given_directory_is_kept(temporary: Path) -> None:
         broker.client.create_producer("t").send(b"x")
     with broker:
         reader = broker.client.create_reader("t", ledgerfold.MessageId.earliest)
-        assert reader.read_next(timeout_millis=10_000).data() == b"x"
+        assert reader.read_next(timeout_millis=WAIT_MS).data() == b"x"
     assert [path.name for path in temporary.iterdir()] == ["data"]
 
 

@@ -13,6 +13,7 @@ from ledgerfold import ConsumerType, MessageId
 from ledgerfold.broker.cli.main import main
 from ledgerfold.testing import Broker
 from ledgerfold.v1.records_pb2 import Policies
+from tests.support.waiting import WAIT_MS
 
 ARGUMENTS = ["--compactor", "inline", "--pulsar-listen", "127.0.0.1:0", "--segment-size", "8kB"]
 
@@ -34,7 +35,7 @@ def test_an_imported_topic_continues_on_another_broker(tmp_path: Path) -> None:
             "orders", "billing", initial_position=ledgerfold.InitialPosition.Earliest
         )
         for _ in range(50):
-            consumer.acknowledge(consumer.receive(5000))
+            consumer.acknowledge(consumer.receive(WAIT_MS))
         consumer.close()
         broker.compact_and_wait("orders")
         theirs = pulsar.Client(broker.pulsar_url)
@@ -52,7 +53,7 @@ def test_an_imported_topic_continues_on_another_broker(tmp_path: Path) -> None:
         position = "markDeletePosition"
         assert stats["cursors"]["__compaction"][position] == horizon[position]
         consumer = broker.client.subscribe("orders", "billing")
-        assert consumer.receive(5000).data() == b"50"
+        assert consumer.receive(WAIT_MS).data() == b"50"
         consumer.close()
         # What a producer has sent is known.
         with broker.client.create_producer("orders", producer_name="p") as producer:

@@ -14,6 +14,7 @@ from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.administration.admin import Admin
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import ledgerfold
+from tests.support.waiting import RUN_S
 
 pytestmark = pytest.mark.spark
 ORDER = "publishing-order"
@@ -54,7 +55,7 @@ def test_the_real_compactor_does_what_was_predicted(
         assert admin.internal_stats(topic) == before
         (forecast,) = found.forecasts
         admin.trigger_compaction(topic)
-        *_, last = admin.watch_compaction(topic, timeout_seconds=100)
+        *_, last = admin.watch_compaction(topic, timeout_seconds=RUN_S)
         counts = last.run.counts
         assert not last.last_error
         assert forecast.strategy.name == strategy

@@ -12,7 +12,7 @@ from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY, COMPACTOR_STATE_UNAVA
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import RUN_S, WAIT_MS, wait_until
 
 MESSAGES = 300
 
@@ -45,7 +45,7 @@ def test_a_broker_without_java_compacts(broker: BrokerProcess) -> None:
             producer.flush()
         for _ in range(2):
             assert admin.trigger_compaction("t")
-            for _ in admin.watch_compaction("t", timeout_seconds=60):
+            for _ in admin.watch_compaction("t", timeout_seconds=RUN_S):
                 pass
             with client.create_producer("t") as producer:
                 producer.send(b"new", partition_key="k0")
@@ -54,7 +54,7 @@ def test_a_broker_without_java_compacts(broker: BrokerProcess) -> None:
         with client.create_reader("t", MessageId.earliest, is_read_compacted=True) as reader:
             values = {}
             while reader.has_message_available():
-                message = reader.read_next(timeout_millis=20_000)
+                message = reader.read_next(timeout_millis=WAIT_MS)
                 values[message.partition_key()] = message.data()
         assert len(values) == 7
         assert values["k0"] == b"new"
@@ -88,7 +88,7 @@ def test_a_broker_whose_java_fails_compacts(
         with client.create_producer("t") as producer:
             producer.send(b"one", partition_key="k")
         assert admin.trigger_compaction("t")
-        for _ in admin.watch_compaction("t", timeout_seconds=60):
+        for _ in admin.watch_compaction("t", timeout_seconds=RUN_S):
             pass
         (run,) = admin.runs("t")
         assert (run.engine, run.state) == ("inline", RUN_STATE_SUCCESS)

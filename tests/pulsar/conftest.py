@@ -11,6 +11,7 @@ import pytest
 
 from ledgerfold.broker.client import Client
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import WAIT_S
 
 Connect = Callable[[str], pulsar.Client]
 # The client's log is not shown: broken connections are part of the tests.
@@ -18,7 +19,7 @@ _SILENT = logging.Logger("pulsar", logging.CRITICAL)
 
 
 def connected(url: str) -> pulsar.Client:
-    return pulsar.Client(f"pulsar://{url}", operation_timeout_seconds=10, logger=_SILENT)
+    return pulsar.Client(f"pulsar://{url}", operation_timeout_seconds=round(WAIT_S), logger=_SILENT)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import google_crc32c
 from ledgerfold.broker.pulsar.frames import Splitter, encode, parse
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, MessageMetadata
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 CONNECT = BaseCommand(
     type=pulsar_pb2.CONNECT,
@@ -28,7 +28,7 @@ class RawClient:
         self, url: str, *, is_connected: bool = True, tls: ssl.SSLContext | None = None
     ) -> None:
         host, _, port = url.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=10)
+        self.socket = socket.create_connection((host, int(port)), timeout=WAIT_S)
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self._splitter, self._frames = Splitter(2**31), list[bytes]()
@@ -68,6 +68,19 @@ class RawClient:
 
     def __exit__(self, *_: object) -> None:
         self.socket.close()
+
+
+def connected_in_time(connect: Callable[[int], RawClient]) -> RawClient:
+    """Returns a client whose token expires soon, but not before the broker gets it.
+
+    `connect` sends CONNECT with a token that expires after so many seconds.
+    """
+    for after_s in (1, 10, 40):
+        client = connect(after_s)
+        if client.read().type == pulsar_pb2.CONNECTED:
+            return client
+        client.socket.close()
+    raise AssertionError("Every token had expired when the broker got it.")
 
 
 def frame_of(command: BaseCommand, metadata: MessageMetadata, payload: bytes) -> bytes:

@@ -14,9 +14,7 @@ from ledgerfold.v1 import explain_pb2
 from ledgerfold.v1.records_pb2 import Emulation, Policies
 from tests.support.broker_process import BrokerProcess
 from tests.support.compactor_process import CompactorProcess
-from tests.support.waiting import wait_until
-
-WAIT_MS = 10_000
+from tests.support.waiting import WAIT_MS, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +55,7 @@ def test_remaining_messages_keep_their_ids(
     producer = client.create_producer(
         topic,
         batching_enabled=batching,
-        batching_max_publish_delay_ms=200,
+        batching_max_publish_delay_ms=60_000,
         compression_type=getattr(pulsar.CompressionType, codec),
     )
     ids: list[str] = []
@@ -110,7 +108,7 @@ def test_the_compacted_view_ends_within_a_batch(
 ) -> None:
     """The last id is that of the last remaining message."""
     producer = client.create_producer(
-        topic, batching_enabled=True, batching_max_publish_delay_ms=200
+        topic, batching_enabled=True, batching_max_publish_delay_ms=60_000
     )
     for key, value in (("a", b"1"), ("b", b"2"), ("a", b"3"), ("c", b"4"), ("c", None)):
         producer.send_async(value, None, partition_key=key)
@@ -178,7 +176,7 @@ def test_schema_versions_survive(
             topic,
             schema=AvroSchema(kind),
             batching_enabled=batching,
-            batching_max_publish_delay_ms=100,
+            batching_max_publish_delay_ms=60_000,
         )
         for key in keys:
             value = Stock(left=1) if kind is Stock else MoreOfStock(left=2, place="here")
@@ -206,7 +204,7 @@ def test_explain_and_what_if_read_pulsars_entries(
 ) -> None:
     """They read the keys of entries from Pulsar's clients, before and after a run."""
     producer = client.create_producer(
-        topic, batching_enabled=batching, batching_max_publish_delay_ms=200
+        topic, batching_enabled=batching, batching_max_publish_delay_ms=60_000
     )
     ids: list[str] = []
     for number in range(9):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import time
 from collections.abc import Iterator
 
 import pulsar
@@ -24,7 +24,8 @@ from tests.pulsar.recorded import (
     subscribe,
 )
 from tests.support.broker_process import BrokerProcess
-from tests.support.waiting import wait_until
+from tests.support.ports import free_port
+from tests.support.waiting import WAIT_MS, wait_until
 
 PING = BaseCommand(type=pulsar_pb2.PING, ping=pulsar_pb2.CommandPing())
 
@@ -131,12 +132,6 @@ def test_a_connection_beyond_the_limit_is_refused(broker_process: MakeBroker) ->
             assert third.is_closed()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.mark.parametrize("batching", [False, True], ids=["single", "batched"])
 def test_clients_reconnect_to_a_killed_broker(
     broker_process: MakeBroker, connect: Connect, batching: bool
@@ -156,14 +151,14 @@ def test_clients_reconnect_to_a_killed_broker(
     assert outcomes == [pulsar.Result.Ok] * 3000
     found: list[int] = []
     while not found or found[-1] != 2999:
-        message = consumer.receive(10_000)
+        message = consumer.receive(WAIT_MS)
         found.append(int(message.data()))
         consumer.acknowledge(message)
     assert sorted(set(found)) == list(range(3000))
     reader = client.create_reader("t", pulsar.MessageId.earliest)
     stored = []
     while reader.has_message_available():
-        stored.append(int(reader.read_next(10_000).data()))
+        stored.append(int(reader.read_next(WAIT_MS).data()))
     assert stored == list(range(3000))
     client.close()
 
@@ -243,12 +238,17 @@ def test_clients_are_notified_late_that_they_are_active(raw: RawClient, topic: s
     # On the ring, a is the next one of this topic.
     failover = subscribe(topic, consumer_name="a")
     failover.subscribe.sub_type = 2
+    began_s = time.monotonic()
     raw.send(failover)
     assert raw.read().type == pulsar_pb2.SUCCESS
     raw.send(PING)
-    assert raw.read().type == pulsar_pb2.PONG
     raw.send(flow(1))
-    assert raw.read().active_consumer_change.is_active
+    told = [raw.read(), raw.read()]
+    assert {each.type for each in told} == {pulsar_pb2.PONG, pulsar_pb2.ACTIVE_CONSUMER_CHANGE}
+    if told[0].type != pulsar_pb2.PONG:
+        # The second was over first, on a busy machine.
+        assert time.monotonic() - began_s >= 1
+    assert any(each.active_consumer_change.is_active for each in told)
     failover.subscribe.consumer_id, failover.subscribe.request_id = 2, 3
     failover.subscribe.consumer_name = "b"
     raw.send(failover)

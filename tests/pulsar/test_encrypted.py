@@ -19,6 +19,7 @@ from tests.pulsar.recorded import RawClient, frame_of, metadata, producer, send
 from tests.pulsar.test_compacted import compact
 from tests.support.broker_process import BrokerProcess
 from tests.support.compactor_process import CompactorProcess
+from tests.support.waiting import WAIT_MS
 
 KEYS = Path(__file__).parent / "keys"
 READER = pulsar.CryptoKeyReader(str(KEYS / "public.pem"), str(KEYS / "private.pem"))
@@ -48,7 +49,7 @@ def publish(
     producer = client.create_producer(
         topic,
         batching_enabled=batched,
-        batching_max_publish_delay_ms=500,
+        batching_max_publish_delay_ms=60_000,
         # NOTE: without compression the client does not send the size of an encrypted value.
         compression_type=pulsar.CompressionType.LZ4,
         **options,
@@ -67,7 +68,7 @@ def view(client: pulsar.Client, topic: str) -> list[Pair]:
     )
     found = []
     while reader.has_message_available():
-        message = reader.read_next(10_000)
+        message = reader.read_next(WAIT_MS)
         found.append((message.partition_key(), message.data()))
     reader.close()
     return found
@@ -161,7 +162,7 @@ def test_this_packages_client_reads_what_is_encrypted(
     publish(client, topic, [("a", b"1"), ("b", b"1")], batched=True)
     publish(client, topic, [("c", b"1")])
     with native.create_reader(topic, OurMessageId.earliest) as reader:
-        batch, alone = (reader.read_next(10_000) for _ in range(2))
+        batch, alone = (reader.read_next(WAIT_MS) for _ in range(2))
         assert not reader.has_message_available()
     assert (batch.partition_key(), batch.message_id().batch_index()) == ("a", -1)
     assert alone.partition_key() == "c"
@@ -182,11 +183,11 @@ def test_acknowledged_messages_of_an_encrypted_batch_stay_acknowledged(
     }
     publish(client, topic, list(sent), batched=True)
     consumer = client.subscribe(topic, "s", **options)
-    received = [consumer.receive(10_000) for _ in sent]
+    received = [consumer.receive(WAIT_MS) for _ in sent]
     consumer.acknowledge(received[1])
     consumer.close()
     consumer = client.subscribe(topic, "s", **options)
-    assert [consumer.receive(10_000).data() for _ in range(2)] == [b"1", b"3"]
+    assert [consumer.receive(WAIT_MS).data() for _ in range(2)] == [b"1", b"3"]
     client.close()
 
 
@@ -206,8 +207,8 @@ def test_bat_20_a_batch_that_does_not_parse_is_kept(
         assert compacted_entries(broker, topic) == entries
         publish(client, topic, [("a", b"1")], encrypted=False)
     with native.create_reader(topic, OurMessageId.earliest) as reader:
-        assert reader.read_next(10_000).data() == b"this is not a batch"
-        assert reader.read_next(10_000).data() == b"1"
+        assert reader.read_next(WAIT_MS).data() == b"this is not a batch"
+        assert reader.read_next(WAIT_MS).data() == b"1"
 
 
 def test_chunks_are_compacted_one_by_one(

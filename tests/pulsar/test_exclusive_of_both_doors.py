@@ -17,7 +17,7 @@ from ledgerfold.storage.errors import AlreadyClosed, ProducerBusy, ProducerFence
 from tests.pulsar.test_exclusive_producers import is_refused
 from tests.pulsar.test_pulsar_producers import read_all
 from tests.support.broker_process import BrokerProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_MS, WAIT_S, wait_until
 
 MODES = ProducerAccessMode
 
@@ -57,15 +57,15 @@ def test_a_producer_waits_for_exclusive_access(
     """
     shared = native.create_producer(topic)
     with (
-        Client(broker.url, operation_timeout_seconds=0.2) as quick,
+        Client(broker.url, operation_timeout_seconds=2) as quick,
         ThreadPoolExecutor(1) as pool,
     ):
         waiting = pool.submit(quick.create_producer, topic, access_mode=MODES.WaitForExclusive)
         wait_until(lambda: is_refused(native, topic), "a producer waits")
         with pytest.raises(TimeoutError):
-            waiting.result(0.5)
+            waiting.result(2.5)
         shared.close()
-        waiting.result(10).send(b"v")
+        waiting.result(WAIT_S).send(b"v")
 
 
 def test_a_waiting_producer_is_closed_with_its_client(
@@ -78,7 +78,7 @@ def test_a_waiting_producer_is_closed_with_its_client(
         wait_until(lambda: is_refused(native, topic), "a producer waits")
         leaving.close()
         with pytest.raises(AlreadyClosed, match="The client is closed"):
-            waiting.result(10)
+            waiting.result(WAIT_S)
         wait_until(lambda: not is_refused(native, topic), "nobody waits")
 
 
@@ -113,7 +113,7 @@ def test_an_exclusive_producer_reconnects(
         IoThread.shared().call(dropped(stream_of(producer)))
     producer.send(b"5")
     reader = native.create_reader(topic, start_time_ms=0)
-    assert [int(reader.read_next(10_000).data()) for _ in range(6)] == list(range(6))
+    assert [int(reader.read_next(WAIT_MS).data()) for _ in range(6)] == list(range(6))
 
 
 async def dropped(stream: Any) -> None:

@@ -17,7 +17,7 @@ from ledgerfold.v1.records_pb2 import BacklogQuota, Policies
 from tests.pulsar.recorded import RawClient, metadata, producer, send
 from tests.pulsar.test_pulsar_producers import read_all
 from tests.support.broker_process import BrokerProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 MODES = pulsar.ProducerAccessMode
 EXCLUSIVE, WAIT = 1, 2
@@ -55,7 +55,7 @@ def test_exclusive_producers_of_both_protocols_compete(
             publishers = admin.stats(topic)["publishers"]
         assert [each["accessMode"] for each in publishers] == ["Shared"]
         shared.close()
-        producer = waiting.result(10)
+        producer = waiting.result(WAIT_S)
     producer.send(b"3")
     assert [each.data() for each in read_all(client, topic)] == [b"1", b"2", b"3"]
 

@@ -14,7 +14,7 @@ import pytest
 from ledgerfold.broker.client.administration.admin import Admin
 from tests.pulsar.test_pulsar_producers import read_all, send_all
 from tests.support.broker_process import BrokerProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_MS, WAIT_S, wait_until
 
 HOUR_MS = 3_600_000
 
@@ -104,7 +104,7 @@ def test_consumers_and_readers_reconnect_every_hundredth_message(
     )
     got = dict[bytes, None]()
     while len(got) < len(values):
-        message = consumer.receive(20_000)
+        message = consumer.receive(WAIT_MS)
         got[message.data()] = None
         consumer.acknowledge(message)
     assert list(got) == values
@@ -131,7 +131,7 @@ def test_answers_are_delayed_until_the_rule_is_removed(
         wait_until(lambda: hits(admin)[0] > 0, f"the {operation} waits")
         other.send(b"meanwhile")
         admin.remove_fault(rule.id)
-    assert done.wait(20)
+    assert done.wait(WAIT_S)
     thread.join()
     slow = admin.add_fault("delay", "read", topic=topic, delay_ms=300)
     began_s = time.monotonic()

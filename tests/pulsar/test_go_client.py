@@ -19,15 +19,14 @@ from ledgerfold.broker.client import Client, MessageId
 from ledgerfold.broker.client.administration.admin import Admin
 from tests.conftest import MakeBroker
 from tests.pulsar.test_compacted import compact
-from tests.pulsar.test_connections import free_port
 from tests.pulsar.test_pulsar_producers import read_all
 from tests.support.broker_process import BrokerProcess
 from tests.support.go_client import GoClient, built
-from tests.support.waiting import wait_until
+from tests.support.ports import free_port
+from tests.support.waiting import WAIT_MS, wait_until
 
 # The first build of the client takes minutes.
 pytestmark = pytest.mark.timeout(1000)
-WAIT_MS = 10_000
 MESSAGES: list[dict[str, Any]] = [
     {"key": "k", "value": "all", "orderingKey": "o", "eventTime": 1_700_000_000_000}
     | {"properties": {"a": "1", "ü": "ö"}},
@@ -207,7 +206,7 @@ def test_a_large_message_in_chunks(
 def test_delayed_messages(go: GoClient, topic: str) -> None:
     go("consumer", name="c", topic=topic, sub="s", type="Shared")
     go("producer", name="p", topic=topic)
-    messages = [{"value": "later", "deliverAfter": 700}, {"value": "now"}]
+    messages = [{"value": "later", "deliverAfter": 2000}, {"value": "now"}]
     go("send", name="p", messages=messages)
     found = go("receive", name="c", max=2, timeoutMs=WAIT_MS, ack=True)["messages"]
     assert [each["value"] for each in found] == [b"now", b"later"]

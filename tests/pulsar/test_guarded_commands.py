@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -13,9 +12,9 @@ from ledgerfold.admin import Admin
 from ledgerfold.broker.security.needs import COMMANDS, Need
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import AuthData, BaseCommand, MessageMetadata
-from tests.pulsar.recorded import RawClient, producer
+from tests.pulsar.recorded import RawClient, connected_in_time, producer
 from tests.support.broker_process import BrokerProcess
-from tests.support.security_lab import Tokens
+from tests.support.security_lab import RENEWING, Tokens
 
 TOPIC = "persistent://public/default/orders"
 REFUSED = pulsar_pb2.AUTHORIZATION_ERROR
@@ -65,7 +64,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     tokens = Tokens(folder)
     arguments = (
         *("--compactor", "off", "--pulsar-listen", "127.0.0.1:0", *tokens.options),
-        *("--pulsar-config", "authenticationRefreshCheckSeconds=1"),
+        *RENEWING,
     )
     with BrokerProcess(folder / "data", arguments=arguments) as broker:
         found = Guarded(broker, tokens)
@@ -93,6 +92,17 @@ def connected(guarded: Guarded, token: str, **flags: Any) -> RawClient:
     client.send(connect(token, **flags))
     assert client.read().type == pulsar_pb2.CONNECTED
     return client
+
+
+def expiring(guarded: Guarded, role: str, **flags: Any) -> RawClient:
+    """Returns a connected client whose token expires soon."""
+
+    def connecting(after_s: int) -> RawClient:
+        client = RawClient(guarded.url, is_connected=False)
+        client.send(connect(guarded.tokens.expiring(role, after_s), **flags))
+        return client
+
+    return connected_in_time(connecting)
 
 
 def error_in(answer: BaseCommand) -> int:
@@ -172,9 +182,7 @@ def test_commands_about_unopened_ids_have_no_effect(guarded: Guarded) -> None:
 
 def test_only_the_same_role_may_answer_a_challenge(guarded: Guarded) -> None:
     for role, is_refused in (("writer", False), ("reader", True)):
-        with connected(
-            guarded, guarded.tokens.of("writer", exp=_soon()), supports_auth_refresh=True
-        ) as client:
+        with expiring(guarded, "writer", supports_auth_refresh=True) as client:
             client.read_until(lambda each: each.type == pulsar_pb2.AUTH_CHALLENGE)
             data = AuthData(auth_method_name="token", auth_data=guarded.tokens.of(role).encode())
             response = pulsar_pb2.CommandAuthResponse(response=data)
@@ -185,7 +193,7 @@ def test_only_the_same_role_may_answer_a_challenge(guarded: Guarded) -> None:
 
 
 def test_an_expired_connection_that_cannot_renew_is_closed(guarded: Guarded) -> None:
-    with connected(guarded, guarded.tokens.of("writer", exp=_soon())) as client:
+    with expiring(guarded, "writer") as client:
         answer = client.read()
         assert answer.error.error == pulsar_pb2.AUTHENTICATION_ERROR
         assert client.is_closed()
@@ -197,10 +205,6 @@ def test_an_unrequested_auth_response_closes_the_connection(guarded: Guarded) ->
         response = pulsar_pb2.CommandAuthResponse(response=data)
         client.send(BaseCommand(type=pulsar_pb2.AUTH_RESPONSE, auth_response=response))
         assert client.is_closed()
-
-
-def _soon() -> int:
-    return time.time_ns() // 10**9 + 2
 
 
 def test_a_revoked_watcher_of_topics_is_disconnected(guarded: Guarded) -> None:

@@ -18,6 +18,7 @@ from tests.pulsar.recorded import RawClient
 from tests.pulsar.test_guarded_commands import connect
 from tests.support.broker_process import BrokerProcess
 from tests.support.security_lab import Authority, Tokens, tls_options
+from tests.support.waiting import WAIT_S
 
 CONNECTIONS = 2000
 PING = pulsar_pb2.BaseCommand(type=pulsar_pb2.PING, ping=pulsar_pb2.CommandPing())
@@ -66,7 +67,7 @@ def test_two_thousand_connections(tmp_path: Path) -> None:
         assert grown_bytes < CONNECTIONS // 2 * 256 * 1024
         # A silent client is disconnected within 10 s; one that has begun is not.
         for each in silent:
-            each.settimeout(30)
+            each.settimeout(WAIT_S)
             with contextlib.suppress(ConnectionResetError):
                 while each.recv(100):
                     pass
@@ -76,7 +77,7 @@ def test_two_thousand_connections(tmp_path: Path) -> None:
 
 def _dial(url: str) -> socket.socket:
     host, _, port = url.rpartition(":")
-    return socket.create_connection((host, int(port)), timeout=30)
+    return socket.create_connection((host, int(port)), timeout=WAIT_S)
 
 
 def _resident_bytes(pid: int) -> int:
@@ -92,5 +93,5 @@ def test_a_silent_client_is_disconnected(tmp_path: Path) -> None:
         BrokerProcess(tmp_path / "data", arguments=arguments) as broker,
         _dial(str(broker.ready["pulsar"])) as silent,
     ):
-        silent.settimeout(30)
+        silent.settimeout(WAIT_S)
         assert silent.recv(100) == b""

@@ -10,11 +10,10 @@ import pytest
 
 from ledgerfold.broker.client import Client, ConsumerType, MessageId, RegexSubscriptionMode
 from ledgerfold.broker.client.administration.admin import Admin
-from ledgerfold.storage.errors import NotAllowed, SubscriptionBusy
+from ledgerfold.storage.errors import NotAllowed, SubscriptionBusy, TopicNotFound
 from tests.support.broker_process import BrokerProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_MS, wait_until
 
-WAIT_MS = 10_000
 EARLIEST = pulsar.MessageId.earliest
 
 
@@ -36,6 +35,23 @@ def values(consumer: Any, count: int) -> list[int]:
 def stats_of(broker: BrokerProcess, topic: str) -> dict[str, Any]:
     with Admin(broker.url) as admin:
         return admin.stats(topic)
+
+
+def wait_for_permits(broker: BrokerProcess, topic: str, consumers: int) -> None:
+    """Waits until these consumers have asked for messages, which would be dropped before.
+
+    A client asks after it was answered that it is subscribed.
+    """
+
+    def have_permits() -> bool:
+        try:
+            subscriptions = stats_of(broker, topic)["subscriptions"].values()
+        except TopicNotFound:
+            return False
+        permits = [each["availablePermits"] for one in subscriptions for each in one["consumers"]]
+        return len(permits) == consumers and min(permits) > 0
+
+    wait_until(have_permits, "all permits")
 
 
 def test_produce_and_consume(client: pulsar.Client, topic: str) -> None:
@@ -60,13 +76,14 @@ def test_produce_and_consume(client: pulsar.Client, topic: str) -> None:
 
 @pytest.mark.parametrize("type_", ["Exclusive", "Failover", "Shared", "KeyShared"])
 def test_subscription_types_and_batches_over_both_protocols(
-    client: pulsar.Client, native: Client, topic: str, type_: str
+    client: pulsar.Client, native: Client, broker: BrokerProcess, topic: str, type_: str
 ) -> None:
     ours = native.subscribe(topic, "ours", consumer_type=getattr(ConsumerType, type_))
     theirs = client.subscribe(topic, "theirs", consumer_type=getattr(pulsar.ConsumerType, type_))
     batched = client.create_producer(
-        topic, batching_enabled=True, batching_max_publish_delay_ms=1000
+        topic, batching_enabled=True, batching_max_publish_delay_ms=60_000
     )
+    wait_for_permits(broker, topic, 2)
     for number in range(20):
         batched.send_async(b"%d" % number, None, partition_key="k")
     batched.flush()
@@ -77,11 +94,14 @@ def test_subscription_types_and_batches_over_both_protocols(
     assert values(ours, 30) == list(range(30))
 
 
-def test_a_reader_gets_only_new_messages(client: pulsar.Client, native: Client, topic: str) -> None:
+def test_a_reader_gets_only_new_messages(
+    client: pulsar.Client, native: Client, broker: BrokerProcess, topic: str
+) -> None:
     producer = client.create_producer(topic)
     producer.send(b"before")
     theirs = client.create_reader(topic, EARLIEST)
     ours = native.create_reader(topic, MessageId.earliest)
+    wait_for_permits(broker, topic, 2)
     producer.send(b"after")
     assert theirs.read_next(WAIT_MS).data() == b"after"
     assert ours.read_next(WAIT_MS).data() == b"after"
@@ -103,6 +123,7 @@ def test_dropped_messages_are_counted(
     slow = client.subscribe(topic, "slow", receiver_queue_size=1)
     fast = client.subscribe(topic, "fast")
     producer = client.create_producer(topic)
+    wait_for_permits(broker, topic, 2)
     for number in range(10):
         producer.send(b"%d" % number)
     assert values(fast, 10) == list(range(10))
@@ -113,8 +134,11 @@ def test_dropped_messages_are_counted(
     assert subscriptions["slow"]["msgDropRate"] == 0.0
 
 
-def test_this_packages_consumer_needs_no_acknowledgements(native: Client, topic: str) -> None:
+def test_this_packages_consumer_needs_no_acknowledgements(
+    native: Client, broker: BrokerProcess, topic: str
+) -> None:
     consumer = native.subscribe(topic, "s", consumer_type=ConsumerType.Shared)
+    wait_for_permits(broker, topic, 1)
     producer = native.create_producer(topic, batching_enabled=True)
     for number in range(6):
         producer.send_async(b"%d" % number, None)
@@ -140,14 +164,8 @@ def test_clients_do_not_notice_an_unload(
     producer = client.create_producer(topic)
     with Admin(broker.url) as admin:
         admin.unload(topic)
-
-    def has_both() -> bool:
-        try:
-            return set(stats_of(broker, topic)["subscriptions"]) == {"theirs", "ours"}
-        except Exception:
-            return False
-
-    wait_until(has_both, "both consumers to connect again")
+    # Both connect again.
+    wait_for_permits(broker, topic, 2)
     producer.send(b"7")
     assert values(theirs, 1) == values(ours, 1) == [7]
 
@@ -170,7 +188,7 @@ def test_partitions(client: pulsar.Client, broker: BrokerProcess, topic: str) ->
         assert len(admin.list_topics("public/default")) >= 3
 
 
-def test_patterns(client: pulsar.Client, native: Client) -> None:
+def test_patterns(client: pulsar.Client, native: Client, broker: BrokerProcess) -> None:
     names = {
         "persistent": "persistent://public/default/patterned-1",
         "non-persistent": "non-persistent://public/default/patterned-2",
@@ -191,6 +209,7 @@ def test_patterns(client: pulsar.Client, native: Client) -> None:
             pattern, f"our-{mode}", regex_subscription_mode=getattr(RegexSubscriptionMode, mode)
         )
         consumers.append((modes[mode], theirs, ours))
+    wait_for_permits(broker, names["non-persistent"], 4)
     for domain, producer in producers.items():
         producer.send(domain.encode())
     for domains, *both in consumers:

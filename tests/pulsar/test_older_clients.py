@@ -15,6 +15,7 @@ from ledgerfold.storage.errors import IncompatibleFormat
 from ledgerfold.v1 import data_pb2
 from tests.support.broker_process import BrokerProcess
 from tests.support.served_lab import write
+from tests.support.waiting import WAIT_MS
 
 EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 START = data_pb2.StartPosition(earliest=True)
@@ -57,7 +58,7 @@ def test_an_older_client_gets_an_error_about_its_version(
     assert isinstance(error, IncompatibleFormat)
     assert "Use a newer build" in error.message
     with native.create_reader(topic, MessageId.earliest) as reader:
-        assert reader.read_next(10_000).data() == b"new"
+        assert reader.read_next(WAIT_MS).data() == b"new"
 
 
 def test_a_consumer_gets_all_chunks_of_a_compressed_message(
@@ -73,7 +74,7 @@ def test_a_consumer_gets_all_chunks_of_a_compressed_message(
     producer.send(content)
     chunks = 0
     while consumer.has_message_available():
-        message = consumer.receive(10_000)
+        message = consumer.receive(WAIT_MS)
         assert message.data()
         consumer.acknowledge(message)
         chunks += 1

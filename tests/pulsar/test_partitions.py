@@ -11,8 +11,7 @@ from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand
 from tests.pulsar.recorded import RawClient
 from tests.support.broker_process import BrokerProcess
-
-WAIT_MS = 10_000
+from tests.support.waiting import WAIT_MS, WAIT_S
 
 
 @pytest.fixture
@@ -119,7 +118,7 @@ def test_a_topic_of_an_unknown_namespace(client: pulsar.Client) -> None:
 
 def test_an_unknown_listener_is_refused(broker: BrokerProcess, topic: str) -> None:
     url = f"pulsar://{broker.ready['pulsar']}"
-    client = pulsar.Client(url, operation_timeout_seconds=10, listener_name="outside")
+    client = pulsar.Client(url, operation_timeout_seconds=round(WAIT_S), listener_name="outside")
     with pytest.raises(pulsar.NotAllowedError):
         client.create_producer(topic)
     client.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from ledgerfold import AuthenticationToken
 from ledgerfold.admin import Admin
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import AuthData, BaseCommand
-from tests.pulsar.recorded import RawClient, producer
+from tests.pulsar.recorded import RawClient, connected_in_time, producer
 from tests.support.broker_process import BrokerProcess
-from tests.support.security_lab import Tokens
+from tests.support.security_lab import RENEWING, Tokens
 
 TOPIC = "persistent://public/default/orders"
 AUTHENTICATION = pulsar_pb2.AUTHENTICATION_ERROR
@@ -27,7 +26,7 @@ def serve(folder: Path, *more: str) -> Iterator[Served]:
     tokens = Tokens(folder)
     arguments = (
         *("--compactor", "off", "--pulsar-listen", "127.0.0.1:0", *tokens.options),
-        *("--pulsar-config", "authenticationRefreshCheckSeconds=1", *more),
+        *(*RENEWING, *more),
     )
     with BrokerProcess(folder / "data", arguments=arguments) as broker:
         with admin_of((broker, tokens)) as admin:
@@ -130,10 +129,10 @@ def test_a_revoked_client_of_a_proxy_is_disconnected(trusting: Served) -> None:
 
 
 def test_an_expired_proxy_that_forwards_no_credentials_is_closed(trusting: Served) -> None:
-    with connection(
-        trusting, trusting[1].of("proxy", exp=_soon()), original_principal="writer"
+    token = trusting[1].expiring
+    with connected_in_time(
+        lambda after_s: connection(trusting, token("proxy", after_s), original_principal="writer")
     ) as client:
-        assert client.read().type == pulsar_pb2.CONNECTED
         assert client.read().error.error == AUTHENTICATION
         assert client.is_closed()
 
@@ -160,22 +159,20 @@ def test_forwarded_credentials_are_checked(checking: Served, method: str | None)
 
 def test_forwarded_credentials_are_renewed(checking: Served) -> None:
     tokens = checking[1]
-    with connection(
-        checking,
-        tokens.of("proxy"),
-        original_principal="writer",
-        original_auth_data=tokens.of("writer", exp=_soon()),
-        original_auth_method="token",
-    ) as client:
+
+    def connecting(after_s: int) -> RawClient:
+        return connection(
+            checking,
+            tokens.of("proxy"),
+            original_principal="writer",
+            original_auth_data=tokens.expiring("writer", after_s),
+            original_auth_method="token",
+        )
+
+    with connected_in_time(connecting) as client:
         for role in ("writer", "proxy"):
             client.read_until(lambda each: each.type == pulsar_pb2.AUTH_CHALLENGE)
-            data = AuthData(
-                auth_method_name="token", auth_data=tokens.of(role, exp=_soon()).encode()
-            )
+            data = AuthData(auth_method_name="token", auth_data=tokens.expiring(role, 4).encode())
             response = pulsar_pb2.CommandAuthResponse(response=data)
             client.send(BaseCommand(type=pulsar_pb2.AUTH_RESPONSE, auth_response=response))
         assert client.read().error.error == AUTHENTICATION
-
-
-def _soon() -> int:
-    return time.time_ns() // 10**9 + 2

@@ -13,16 +13,15 @@ import pytest
 from ledgerfold.broker.client.administration.admin import Admin
 from tests.pulsar.recorded import pass_ms
 from tests.support.broker_process import BrokerProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_MS, wait_until
 
 EARLIEST = pulsar.InitialPosition.Earliest
-WAIT_MS = 10_000
 
 
 def publish(client: pulsar.Client, topic: str, count: int, batching: bool = False) -> list[Any]:
     """Publishes 0, 1, 2 ... in one batch or one by one; returns the ids."""
     producer = client.create_producer(
-        topic, batching_enabled=batching, batching_max_publish_delay_ms=100
+        topic, batching_enabled=batching, batching_max_publish_delay_ms=60_000
     )
     ids: list[Any] = []
     for number in range(count):

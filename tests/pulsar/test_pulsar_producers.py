@@ -12,6 +12,7 @@ from ledgerfold.broker.client import MessageId as OurMessageId
 from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.v1.records_pb2 import Policies
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import WAIT_MS
 
 CODECS = ("NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY")
 
@@ -20,7 +21,7 @@ def read_all(client: pulsar.Client, topic: str, **options: Any) -> list[pulsar.M
     reader = client.create_reader(topic, pulsar.MessageId.earliest, **options)
     found = []
     while reader.has_message_available():
-        found.append(reader.read_next(10_000))
+        found.append(reader.read_next(WAIT_MS))
     reader.close()
     return found
 
@@ -45,7 +46,7 @@ def test_both_clients_read_all_sent_fields(
         topic,
         compression_type=getattr(pulsar.CompressionType, codec),
         batching_enabled=batching,
-        batching_max_publish_delay_ms=50,
+        batching_max_publish_delay_ms=60_000,
     )
     messages: list[dict[str, Any]] = [
         {"content": b"all", "partition_key": "k", "properties": {"a": "1", "ü": "ö"}}
@@ -64,7 +65,7 @@ def test_both_clients_read_all_sent_fields(
     assert [str(each.message_id()) for each in found] == ids
     with native.create_reader(topic, OurMessageId.earliest) as reader:
         for sent, theirs in zip(messages, found, strict=True):
-            ours = reader.read_next(10_000)
+            ours = reader.read_next(WAIT_MS)
             value = sent["content"]
             assert (theirs.data(), theirs.has_null_value()) == (value or b"", value is None)
             assert (ours.data(), ours.has_null_value()) == (value or b"", value is None)
@@ -101,7 +102,7 @@ def test_key_based_batches(client: pulsar.Client, topic: str) -> None:
         topic,
         batching_enabled=True,
         batching_type=pulsar.BatchingType.KeyBased,
-        batching_max_publish_delay_ms=100,
+        batching_max_publish_delay_ms=60_000,
     )
     send_all(producer, [{"content": b"%d" % n, "partition_key": f"k{n % 3}"} for n in range(30)])
     found = read_all(client, topic)
@@ -132,7 +133,7 @@ def test_chunks(client: pulsar.Client, native: Client, topic: str) -> None:
     assert [each.data() for each in found] == [*values, b"small"]
     assert [str(each.message_id()) for each in found[:2]] == [str(each) for each in ids]
     with native.create_reader(topic, OurMessageId.earliest) as reader:
-        sizes = [len(reader.read_next(10_000).data()) for _ in range(7)]
+        sizes = [len(reader.read_next(WAIT_MS).data()) for _ in range(7)]
     assert (sum(sizes[:3]), sum(sizes[3:6]), sizes[6]) == (len(values[0]), len(values[1]), 5)
 
 

@@ -12,6 +12,7 @@ from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import IncompatibleSchema
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import WAIT_MS
 
 
 class Price(ours.Record):
@@ -52,10 +53,10 @@ def test_both_clients_share_one_registry(
     client.create_producer(topic, schema=other).close()
     with Admin(broker.url) as admin:
         assert [each.version for each in admin.list_schemas(topic)] == [0]
-    found = client.create_reader(topic, pulsar.MessageId.earliest, schema=other).read_next(10_000)
+    found = client.create_reader(topic, pulsar.MessageId.earliest, schema=other).read_next(WAIT_MS)
     assert found.schema_version().encode() == bytes(8)
     reader = native.create_reader(topic, ledgerfold.MessageId.earliest, schema=other)
-    message = reader.read_next(10_000)
+    message = reader.read_next(WAIT_MS)
     assert message.schema_version() == bytes(8)
     assert message.value() == (value if value == "x" else TheirPrice(name="x"))
 

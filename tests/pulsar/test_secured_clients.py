@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import ssl
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,8 +17,8 @@ import ledgerfold
 from ledgerfold.admin import Admin
 from ledgerfold.errors import AuthenticationFailed, AuthorizationFailed, LedgerfoldError
 from tests.support.broker_process import BrokerProcess
-from tests.support.security_lab import Authority, Tokens, tls_options
-from tests.support.waiting import wait_until
+from tests.support.security_lab import RENEWING, Authority, Tokens, tls_options
+from tests.support.waiting import WAIT_MS, WAIT_S, wait_until
 
 _SILENT = logging.Logger("pulsar", logging.CRITICAL)
 EVERY_PORT = (
@@ -37,15 +36,16 @@ class Secured(NamedTuple):
     authority: Authority
     tokens: Tokens
 
-    def pulsar(self, token: str | Callable[[], str] | None, **more: Any) -> pulsar.Client:
+    def pulsar(
+        self, token: str | Callable[[], str] | None, patience_s: int = round(WAIT_S)
+    ) -> pulsar.Client:
         proof = {} if token is None else {"authentication": pulsar.AuthenticationToken(token)}
         return pulsar.Client(
             f"pulsar+ssl://{self.broker.ready['pulsar']}",
             tls_trust_certs_file_path=str(self.authority.file),
-            operation_timeout_seconds=5,
+            operation_timeout_seconds=patience_s,
             logger=_SILENT,
             **proof,
-            **more,
         )
 
     def own(self, role: str | None, **more: Any) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class Secured(NamedTuple):
         if role is not None:
             request.add_header("Authorization", f"Bearer {self.tokens.of(role)}")
         try:
-            with urllib.request.urlopen(request, context=context, timeout=10) as answer:
+            with urllib.request.urlopen(request, context=context, timeout=WAIT_S) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
@@ -82,7 +82,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     arguments = (
         *("--compactor", "off", *EVERY_PORT, *tokens.options),
         *tls_options(authority.sign("broker")),
-        *("--pulsar-config", "authenticationRefreshCheckSeconds=1"),
+        *RENEWING,
     )
     with BrokerProcess(folder / "data", arguments=arguments) as broker:
         yield Secured(broker, authority, tokens)
@@ -99,7 +99,7 @@ def test_pulsars_client_produces_and_consumes_with_a_grant(secured: Secured) -> 
     try:
         consumer = reader.subscribe("granted", "s")
         writer.create_producer("granted").send(b"hello")
-        assert consumer.receive(5000).data() == b"hello"
+        assert consumer.receive(WAIT_MS).data() == b"hello"
         with pytest.raises(pulsar.AuthorizationError):
             reader.create_producer("granted")
         with pytest.raises(pulsar.AuthorizationError):
@@ -113,7 +113,8 @@ def test_pulsars_client_produces_and_consumes_with_a_grant(secured: Secured) -> 
 
 @pytest.mark.parametrize("token", ["", "e30.e30.", "nobody"])
 def test_pulsars_client_without_a_valid_token_is_refused(secured: Secured, token: str) -> None:
-    client = secured.pulsar(token or None)
+    # It tries again until its timeout.
+    client = secured.pulsar(token or None, patience_s=2)
     try:
         with pytest.raises(pulsar.PulsarException):
             client.create_producer("granted")
@@ -128,7 +129,7 @@ def test_a_revoked_grant_disconnects_pulsars_clients(secured: Secured) -> None:
         try:
             consumer, producer = client.subscribe("left", "s"), client.create_producer("left")
             producer.send(b"before")
-            assert consumer.receive(5000).data() == b"before"
+            assert consumer.receive(WAIT_MS).data() == b"before"
             admin.revoke_permission("leaving", topic="left")
             wait_until(lambda: not admin.stats("left")["publishers"], "the producer's end")
             wait_until(
@@ -147,8 +148,8 @@ def test_a_token_is_renewed_before_its_connection_ends(secured: Secured) -> None
     """Pulsar's client is asked for a new token, and gives it; without one it is disconnected."""
     given = list[str]()
 
-    def token(of_s: int = 3) -> str:
-        given.append(secured.tokens.of("renewing", exp=time.time_ns() // 10**9 + of_s))
+    def token() -> str:
+        given.append(secured.tokens.expiring("renewing", 4))
         return given[-1]
 
     with secured.admin() as admin:
@@ -177,7 +178,7 @@ def test_this_packages_client_with_tls_and_tokens(secured: Secured) -> None:
     with ledgerfold.Client(secured.url, **secured.own("both")) as client:
         consumer = client.subscribe("own", "s")
         client.create_producer("own").send(b"hello")
-        assert consumer.receive(5000).data() == b"hello"
+        assert consumer.receive(WAIT_MS).data() == b"hello"
     nobody = ledgerfold.Client(secured.url, **secured.own("nobody"))
     with nobody, pytest.raises(AuthorizationFailed, match="'nobody' may not"):
         nobody.create_producer("own")

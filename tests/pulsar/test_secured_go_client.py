@@ -14,8 +14,8 @@ import ledgerfold
 from ledgerfold.admin import Admin
 from tests.support.broker_process import BrokerProcess
 from tests.support.go_client import GoClient, built
-from tests.support.security_lab import Authority, Tokens, tls_options
-from tests.support.waiting import wait_until
+from tests.support.security_lab import RENEWING, Authority, Tokens, tls_options
+from tests.support.waiting import WAIT_MS, wait_until
 
 # The first build of the client takes minutes.
 pytestmark = pytest.mark.timeout(1000)
@@ -30,7 +30,7 @@ class Secured:
         arguments = (
             *("--compactor", "off", "--pulsar-listen", "127.0.0.1:0", *self.tokens.options),
             *tls_options(self.authority.sign("broker")),
-            *("--pulsar-config", "authenticationRefreshCheckSeconds=1"),
+            *RENEWING,
         )
         self.broker = BrokerProcess(folder / "data", arguments=arguments)
 
@@ -63,7 +63,7 @@ def exchange(go: GoClient, topic: str) -> None:
     go("consumer", name="c", topic=topic, sub="s", type="Exclusive", earliest=True)
     go("producer", name="p", topic=topic)
     go("send", name="p", messages=[{"value": "secret"}])
-    (found,) = go("receive", name="c", max=1, timeoutMs=10_000)["messages"]
+    (found,) = go("receive", name="c", max=1, timeoutMs=WAIT_MS)["messages"]
     assert found["value"] == b"secret"
     go("ack", name="c", id=found["id"])
 
@@ -85,12 +85,12 @@ def test_a_role_without_a_grant_and_a_client_without_a_token_are_refused(secured
 def test_a_client_renews_its_token_when_the_broker_asks_for_it(secured: Secured) -> None:
     """The consumer stays connected after the first token has expired."""
     secured.grant("renewing")
-    expires_s = int(time.time()) + 3
+    expires_s = int(time.time()) + 6
     file = secured.token_file("renewing", exp=expires_s)
     with secured.go(file) as go:
         exchange(go, "renewed")
         secured.token_file("renewing")
         wait_until(lambda: time.time() > expires_s + 2, "the first token has expired")
         go("send", name="p", messages=[{"value": "later"}])
-        (found,) = go("receive", name="c", max=1, timeoutMs=10_000)["messages"]
+        (found,) = go("receive", name="c", max=1, timeoutMs=WAIT_MS)["messages"]
         assert found["value"] == b"later"

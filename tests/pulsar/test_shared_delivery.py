@@ -15,13 +15,14 @@ from ledgerfold.v1 import pulsar_pb2
 from tests.pulsar.recorded import RawClient, subscribe
 from tests.pulsar.test_pulsar_producers import read_all
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import WAIT_MS
 
 KEYS = [f"key-{number}" for number in range(40)]
 KEY_SHARED = pulsar.ConsumerType.KeyShared
 
 
 def receive_all(consumer: pulsar.Consumer, count: int) -> list[pulsar.Message]:
-    found = [consumer.receive(10_000) for _ in range(count)]
+    found = [consumer.receive(WAIT_MS) for _ in range(count)]
     for each in found:
         consumer.acknowledge(each)
     return found
@@ -43,7 +44,7 @@ def got(consumer: pulsar.Consumer, count: int) -> list[str]:
     found = list[str]()
     while True:
         try:
-            message = consumer.receive(10_000 if len(found) < count else 200)
+            message = consumer.receive(WAIT_MS if len(found) < count else 200)
         except pulsar.Timeout:
             return found
         consumer.acknowledge(message)
@@ -117,12 +118,12 @@ def is_delayed_by(delay_s: int, client: pulsar.Client, native: Client, topic: st
     producer.send(b"late", deliver_after=timedelta(seconds=delay_s))
     producer.send(b"now")
     assert [each.data() for each in receive_all(exclusive, 2)] == [b"late", b"now"]
-    first = [shared.receive(10_000), ours.receive(10_000)]
+    first = [shared.receive(WAIT_MS), ours.receive(WAIT_MS)]
     assert [each.data() for each in read_all(client, topic)] == [b"late", b"now"]
     if time.time() >= began_s + delay_s:
         return False
     assert [each.data() for each in first] == [b"now", b"now"]
-    last = [shared.receive(60_000), ours.receive(60_000)]
+    last = [shared.receive(WAIT_MS), ours.receive(WAIT_MS)]
     assert [each.data() for each in last] == [b"late", b"late"]
     assert time.time() >= began_s + delay_s
     return True

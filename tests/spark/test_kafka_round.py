@@ -133,7 +133,7 @@ def test_a_waiting_cleaning_is_cancelled(session: Session, log: KafkaLog) -> Non
     run = CleanRun(plan, session, REAL, time.time)
     with ThreadPoolExecutor(1) as executor:
         ended = executor.submit(run.execute)
-        wait_until(lambda: _is_waiting(session), "a task that waits", 60)
+        wait_until(lambda: _is_waiting(session), "a task that waits")
         run.cancel()
         with pytest.raises(CompactionCancelled):
             ended.result()
@@ -156,7 +156,7 @@ def test_a_cleaning_with_a_killed_python_worker_is_retriable(
     run = CleanRun(plan, session, REAL, time.time)
     with ThreadPoolExecutor(1) as executor:
         ended = executor.submit(run.execute)
-        wait_until(lambda: _is_waiting(session), "a task that waits", 60)
+        wait_until(lambda: _is_waiting(session), "a task that waits")
         for pid in _leaves(os.getpid()):
             if "compactor.daemon" in command(pid):
                 os.kill(pid, signal.SIGKILL)

@@ -26,7 +26,7 @@ from tests.model.strategy_model import Message
 from tests.support.compaction import LogBuilder, damage, read_messages
 from tests.support.compactor_process import CompactorProcess, reason_of
 from tests.support.processes import command
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 A1, A2, B1 = Message(b"a", b"1"), Message(b"a", b"2"), Message(b"b", b"1")
 
@@ -181,7 +181,7 @@ def test_a_killed_task_fails_its_run_only(tmp_path: Path, cache_dir: Path) -> No
         assert deletable.is_serving
         assert deletable.process.stdin is not None
         deletable.process.stdin.close()
-        assert deletable.process.wait(30) == 0
+        assert deletable.process.wait(WAIT_S) == 0
         wait_until(lambda: not deletable.children(), "the end of the JVM and its children")
         assert not (deletable.local_dir / "spark").exists()
 
@@ -208,7 +208,7 @@ def test_the_worker_ends_with_its_jvm(tmp_path: Path, cache_dir: Path) -> None:
             assert isinstance(error, CompactionFailed)
             assert error.worker_died
             assert "Spark's JVM ended (signal SIGKILL)" in error.message
-        assert orphaned.process.wait(30) == 1
+        assert orphaned.process.wait(WAIT_S) == 1
         wait_until(lambda: not orphaned.children(), "the end of its Python workers")
         assert not (tmp_path / "ledgers" / "100").exists()
 
@@ -218,6 +218,6 @@ def test_a_worker_stopped_while_spark_starts_leaves_no_jvm(tmp_path: Path) -> No
     with CompactorProcess(tmp_path) as hurried:
         wait_until(lambda: any("java" in command(pid) for pid in hurried.children()), "its JVM")
         hurried.process.terminate()
-        assert hurried.process.wait(30) == 0
+        assert hurried.process.wait(WAIT_S) == 0
         shutil.rmtree(hurried.local_dir, ignore_errors=True)
-        wait_until(lambda: not hurried.children(), "the end of its JVM", 10)
+        wait_until(lambda: not hurried.children(), "the end of its JVM")

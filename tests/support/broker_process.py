@@ -23,10 +23,8 @@ from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import ServiceError
 from ledgerfold.v1 import admin_pb2
 from tests.support import processes
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
 # Spark's first start on a busy machine of two cores.
 COMPACTOR_TIMEOUT_S = 180.0
 _LOG_TAIL_BYTES = 8_000
@@ -122,12 +120,12 @@ class BrokerProcess:
         self._running().kill()
         self.wait()
 
-    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+    def stop(self, timeout_s: float = WAIT_S) -> int:
         """Sends SIGTERM and waits for the clean end. Returns the exit code."""
         self._running().terminate()
         return self.wait(timeout_s)
 
-    def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+    def wait(self, timeout_s: float = WAIT_S) -> int:
         """Waits for the process to end. Returns the exit code, negative for a signal."""
         assert self._process is not None
         try:
@@ -149,7 +147,7 @@ class BrokerProcess:
         finally:
             processes.end(self._mark)
             if self._process is not None:
-                self._process.wait(STOP_TIMEOUT_S)
+                self._process.wait(WAIT_S)
 
     def __enter__(self) -> BrokerProcess:
         return self
@@ -217,7 +215,7 @@ class BrokerProcess:
 
     def _wait_ready(self, lines: queue.Queue[str]) -> None:
         try:
-            line = lines.get(timeout=START_TIMEOUT_S)
+            line = lines.get(timeout=WAIT_S)
         except queue.Empty:
             line = ""
         if not line:
@@ -233,7 +231,7 @@ class BrokerProcess:
             self._process.wait(1.0)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(STOP_TIMEOUT_S)
+            self._process.wait(WAIT_S)
 
 
 def _drain(stdout: IO[str], lines: queue.Queue[str]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -19,6 +18,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
@@ -36,9 +36,7 @@ class Chromium:
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="chromium-")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         self._driver = subprocess.Popen(
             ["chromedriver", f"--port={port}"],
             stdout=subprocess.DEVNULL,

@@ -48,6 +48,7 @@ from ledgerfold.v1.records_pb2 import (
 )
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 from tests.support.inline_executor import InlineExecutor
+from tests.support.waiting import WAIT_S
 
 FIRST_LEDGER_ID = 100
 
@@ -250,7 +251,7 @@ class HeldCompactor:
 
     async def started(self) -> CompactionPlan:
         """Returns the next plan that arrived."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             return await self._arrivals.get()
 
     def progress(self, **fields: Any) -> None:
@@ -334,7 +335,7 @@ class Lab:
 
     async def ended(self, topic: LabTopic) -> None:
         """Waits until the topic has no run in progress."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             async for _ in self.scheduler.watch(cast(Any, topic)):
                 pass
 

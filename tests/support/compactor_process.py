@@ -25,6 +25,7 @@ from ledgerfold.broker.worker.connection import SECRET_KEY
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest, RunRequest, RunResponse
 from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceStub
 from tests.support.processes import MARK, end, marked, new_mark
+from tests.support.waiting import WAIT_S
 
 SERVICE = "ledgerfold.v1.CompactorService"
 # In the environment, for brokers that a test starts with this process's address.
@@ -87,7 +88,7 @@ class CompactorProcess:
             if pipe is not None:
                 pipe.close()
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(WAIT_S)
         end(self.mark)
 
     def wait_until_serving(self) -> None:
@@ -115,13 +116,13 @@ class CompactorProcess:
 
     def run(self, plan: CompactionPlan) -> tuple[list[RunResponse], Manifest]:
         """Returns all responses, and the manifest. Raises grpc.RpcError."""
-        responses = list(self.stub.Run(RunRequest(plan=plan), timeout=60))
+        responses = list(self.stub.Run(RunRequest(plan=plan), timeout=WAIT_S))
         return responses, responses[-1].manifest
 
     @contextmanager
     def running(self, plan: CompactionPlan) -> Iterator[Any]:
         """Reads a Run call in the background; yields the call once the run has begun."""
-        call = self.stub.Run(RunRequest(plan=plan), timeout=60)
+        call = self.stub.Run(RunRequest(plan=plan), timeout=WAIT_S)
         next(call)
         reader = threading.Thread(target=_read_to_end, args=(call,))
         reader.start()

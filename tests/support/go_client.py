@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import WAIT_S
+
 PROGRAM = Path(__file__).parent.parent / "pulsar" / "go"
 # Words of `go mod download` without a network. Anything else, as a wrong checksum, is a failure.
 _OFFLINE = ("dial tcp", "no such host", "timeout", "connection refused", "no route", "proxyconnect")
@@ -101,7 +103,7 @@ class GoClient:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(timeout=30)
+        self._process.wait(WAIT_S)
         self._process.stdout.close()
 
     def __enter__(self) -> GoClient:

@@ -13,7 +13,7 @@ from ledgerfold.broker.security.guard import Guard
 from ledgerfold.broker.security.hosts import Hosts
 from tests.model.broker_lab import BrokerLab
 from tests.support.loop_lab import LoopLab
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 ADMIN = "/admin/v2"
 
@@ -71,7 +71,7 @@ class HttpLab(LoopLab):
         headers: dict[str, str] | None = None,
     ) -> Heard:
         """Requests a path below /admin/v2; `raw` is an unencoded body."""
-        connection = http.client.HTTPConnection(self.address, timeout=30)
+        connection = http.client.HTTPConnection(self.address, timeout=WAIT_S)
         data = raw if body is None else json.dumps(body).encode()
         kind = {} if data is None else {"Content-Type": "application/json"}
         try:

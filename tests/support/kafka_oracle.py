@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.support.waiting import WAIT_S
+
 COMMAND = "LEDGERFOLD_KAFKA_ORACLE"
 
 
@@ -53,7 +55,7 @@ class KafkaOracle:
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(timeout=60)
+        self._process.wait(WAIT_S)
         assert self._process.stdout is not None
         self._process.stdout.close()
 

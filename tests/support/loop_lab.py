@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from ledgerfold.storage.entry import Position
 from tests.model.broker_lab import BrokerLab
 from tests.model.log_model import Message
+from tests.support.waiting import WAIT_S
 
 T = TypeVar("T")
 
@@ -31,7 +32,7 @@ class LoopLab:
         return self.run(call())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self.lab.loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self.lab.loop).result(WAIT_S)
 
     def publish(self, *entries: tuple[list[Message], bool]) -> list[Position]:
         """To the lab's topic; pairs with `is_batch`."""

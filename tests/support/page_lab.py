@@ -15,6 +15,7 @@ from ledgerfold.broker.security.guard import Guard
 from tests.model.broker_lab import BrokerLab
 from tests.support.kafka_lab import KafkaLab
 from tests.support.loop_lab import LoopLab
+from tests.support.waiting import WAIT_S
 
 T = "/topics/persistent/public/default/t"
 
@@ -69,7 +70,7 @@ class PageLab(LoopLab):
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Seen:
-        connection = http.client.HTTPConnection(self.address, timeout=30)
+        connection = http.client.HTTPConnection(self.address, timeout=WAIT_S)
         try:
             connection.request(method, path, body, dict(headers or {}))
             answer = connection.getresponse()

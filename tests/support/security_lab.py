@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,8 @@ from cryptography.x509.oid import NameOID
 
 from ledgerfold.broker.security.tokens import new_secret, new_token, secret_key
 
+# A broker that looks for expired tokens often. Within this time a client answers a challenge.
+RENEWING = ("--pulsar-config", "authenticationRefreshCheckSeconds=2")
 _FROM, _DAYS = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC), 36_500
 
 
@@ -85,6 +88,10 @@ class Tokens:
 
     def of(self, role: str, **claims: Any) -> str:
         return new_token(self.key, role, claims)
+
+    def expiring(self, role: str, after_s: int) -> str:
+        """Returns a token that expires by the machine's clock, within a second after `after_s`."""
+        return self.of(role, exp=time.time_ns() // 10**9 + 1 + after_s)
 
     @property
     def options(self) -> tuple[str, ...]:

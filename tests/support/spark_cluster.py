@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from pathlib import Path
 from types import TracebackType
 
 import pyspark
 
+from tests.support.ports import free_port
 from tests.support.processes import MARK, command, end, marked, new_mark, parent
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 _HOME = Path(pyspark.__file__).parent
 _MASTER = "org.apache.spark.deploy.master.Master"
@@ -19,12 +19,6 @@ _WORKER = "org.apache.spark.deploy.worker.Worker"
 # JVMs that run for seconds need no slow compiler.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 EXECUTOR = "CoarseGrainedExecutorBackend"
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 class SparkCluster:
@@ -35,7 +29,7 @@ class SparkCluster:
 
     def __init__(self, folder: Path) -> None:
         self.mark, self._folder = new_mark(), folder
-        port = _free_port()
+        port = free_port()
         self.url = f"spark://127.0.0.1:{port}"
         self._started = [
             self._start("master", "127.0.0.1", _MASTER, "--port", str(port)),
@@ -91,7 +85,7 @@ class SparkCluster:
     ) -> None:
         end(self.mark)
         for each in self._started:
-            each.wait(30)
+            each.wait(WAIT_S)
 
     def executors(self) -> list[int]:
         """The processes that run tasks."""

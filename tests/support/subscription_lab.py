@@ -23,6 +23,7 @@ from ledgerfold.storage.entry import Position
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import CursorRecord, MessageId
 from tests.support.memory_log import MemoryLog
+from tests.support.waiting import WAIT_S
 
 EXCLUSIVE = ConsumerOptions(SubscriptionType.EXCLUSIVE)
 FAILOVER = ConsumerOptions(SubscriptionType.FAILOVER)
@@ -94,7 +95,7 @@ class MemoryTopic:
 def run(test: Callable[[MemoryTopic], Awaitable[None]]) -> None:
     async def all_of_it() -> None:
         topic = MemoryTopic()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             await test(topic)
             for subscription in topic.subscriptions.values():
                 await subscription.close(keep_cursor=False)

@@ -7,13 +7,13 @@ with the documented sentence, is no failure; the disk is freed and it is tried a
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.broker_process import BrokerFailed, BrokerProcess
+from tests.support.ports import free_port
 from tests.torture.clients import child_environment
 from tests.torture.settings import LEDGER_ENTRIES, SEGMENT_SIZE, TortureSettings
 from tests.torture.slow_broker import DELAY
@@ -43,7 +43,7 @@ class Life:
         free_disk: Callable[[], None],
     ) -> None:
         self._settings, self._tally, self._free_disk = settings, tally, free_disk
-        self.url = f"127.0.0.1:{_free_port()}"
+        self.url = f"127.0.0.1:{free_port()}"
         path = child_environment("")["PYTHONPATH"]
         self.broker = TortureBroker(
             data_dir,
@@ -97,9 +97,3 @@ class Life:
     @property
     def is_up(self) -> bool:
         return self.broker.returncode is None
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
