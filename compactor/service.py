@@ -187,7 +187,7 @@ class CompactorService(CompactorServiceServicer):
     ) -> DescribeDecisionsResponse:
         async with self._answering(request, context):
             if len(request.messages) > CHOICES_MAX:
-                raise InvalidRequest(f"A call may ask about at most {CHOICES_MAX} messages.")
+                raise InvalidRequest(f"A call may contain at most {CHOICES_MAX} messages.")
             name, settings = request.strategy.name, request.strategy.settings
             found = await self._trials.choices(name, settings, [*map(_as_json, request.messages)])
             answer = DescribeDecisionsResponse(why=found.get("why", ""))

@@ -238,7 +238,7 @@ class CompactionScheduler:
             fires = self.monitor.decide(topic).fire
         except Exception:
             # The caller, a roll, must not fail.
-            _log.exception("Automatic compaction of %s", topic.name)
+            _log.exception("The threshold of %s was not checked", topic.name)
         else:
             if fires:
                 self._spawn(self.monitor.check(topic))
@@ -379,7 +379,7 @@ class CompactionScheduler:
     def _finished(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("Compaction control: %r", error, exc_info=error)
+            _log.error("A task of the compaction scheduler failed: %r", error, exc_info=error)
 
 
 def _dirtiness(run: CompactionRun) -> int:

@@ -55,7 +55,9 @@ class Routes:
             if wanted in node.verbs:
                 return node.verbs[wanted], names
         if not path.startswith(f"{ADMIN}/"):
-            raise Refusal(404, f"There is nothing here. The admin API begins with {ADMIN}.")
+            raise Refusal(
+                404, f"This path does not exist; those of the admin API begin with {ADMIN}."
+            )
         known = sorted({each for node, _ in found for each in node.verbs})
         also = f" This path answers {', '.join(known)}." if known else ""
         raise Refusal(

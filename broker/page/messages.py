@@ -54,7 +54,7 @@ class MessagesPage:
         topic = await self._broker.any_topic(name, create=False)
         view, begin = request.text("view", "raw"), request.text("from").strip()
         if view not in VIEWS:
-            raise Refusal(400, "view is raw or compacted.")
+            raise Refusal(400, "The parameter view must be raw or compacted.")
         values: dict[str, Any] = {
             "topic": request.topic,
             "view": view,

@@ -41,7 +41,7 @@ class Pattern:
         """Raises InvalidRequest."""
         if len(pattern) > PATTERN_CHARS_MAX:
             raise InvalidRequest(
-                f"A pattern of {len(pattern)} characters; the maximum is {PATTERN_CHARS_MAX}."
+                f"The pattern has {len(pattern)} characters; the maximum is {PATTERN_CHARS_MAX}."
             )
         for domain in _DOMAINS:
             pattern = pattern.replace(domain, "", 1)

@@ -55,7 +55,7 @@ class Certificates:
                     self._loaded = self._load()
                     _log.info("The certificate in %s is used from now on", self._files[0])
                 except (InvalidRequest, OSError) as error:
-                    _log.error("The certificate from before stays in use: %s", error)
+                    _log.error("The previous certificate stays in use: %s", error)
             return self._loaded
 
     def _looked_at(self) -> _Stamp:

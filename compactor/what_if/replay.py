@@ -168,7 +168,7 @@ def sizes_run_by_run(
         steps, start = steps + len(rows), end
         if steps > STEPS_MAX:
             raise InvalidRequest(
-                f"{len(horizons)} runs would read more than {STEPS_MAX} messages. Ask for a larger "
+                f"{len(horizons)} runs would read more than {STEPS_MAX} messages. Use a larger "
                 "threshold or interval, or for publishing-order."
             )
         found, codes = np.unique(history.codes[rows], return_inverse=True)

@@ -80,7 +80,7 @@ def _unset(options: argparse.Namespace) -> None:
 
 @argument("name NAME", "show only this setting's value", nargs="?")
 @one_of(
-    flag("--all", "include the documentation of each"),
+    flag("--all", "include the documentation of each setting"),
     flag("--set", "only settings of the topic itself, or of the broker itself"),
 )
 @ROWS

@@ -25,7 +25,7 @@ from ledgerfold.storage.text import counted
 VERBS = Verbs()
 
 
-@VERBS.verb("export", "write a topic with everything to a file", TOPIC)
+@VERBS.verb("export", "write a topic with its subscriptions and policies to a file", TOPIC)
 @argument("file", "the new file")
 @argument(
     "--data DIR",

@@ -19,7 +19,9 @@ from ledgerfold.broker.cli.verbs import Verbs, argument, repeated
 NAMESPACES, TENANTS = Verbs(), Verbs()
 _NAMESPACE = argument("namespace", "TENANT/NAMESPACE")
 _TENANT = argument("tenant", "NAME")
-_ADMIN_ROLES = repeated("-r --admin-role", "a role that may administer it", dest="admin_roles")
+_ADMIN_ROLES = repeated(
+    "-r --admin-role", "a role that may administer the tenant", dest="admin_roles"
+)
 
 
 @TENANTS.verb("list", "list tenants", ANSWER)

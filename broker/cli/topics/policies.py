@@ -299,7 +299,7 @@ _add_removal(
 
 @POLICIES.verb("set-emulation", "set the version of Pulsar or Kafka to emulate")
 @argument("--profile", "reset to this profile", choices=PROFILE_NAMES)
-@argument("fields FIELD=true|false", "as in PROFILES.md", nargs="*")
+@argument("fields FIELD=true|false", "fields of the profile: docs/PROFILES.md", nargs="*")
 def _set_emulation(options: argparse.Namespace) -> None:
     from ledgerfold.broker.policies.profiles import parse_policies
 

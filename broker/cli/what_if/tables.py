@@ -20,7 +20,7 @@ from ledgerfold.storage.text import counted
 if TYPE_CHECKING:
     from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
-_LEGEND = "~ estimated: entries that lose messages are taken to shrink evenly"
+_LEGEND = "~ estimated: entries that lose messages are assumed to shrink evenly"
 # Fields that people do not need, or that are printed with the table.
 _NOT_SHOWN = ("points", "bytes_estimated", "estimated", "why_no_run", "why_no_round")
 

@@ -185,7 +185,7 @@ def _shown_certificate(address: str) -> bytes:
         ):
             found = secure.getpeercert(binary_form=True)
     except OSError as error:
-        raise Unavailable(f"{address} shows no certificate: {error}") from error
+        raise Unavailable(f"{address} presents no certificate: {error}") from error
     assert found is not None
     return found
 

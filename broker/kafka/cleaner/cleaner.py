@@ -244,7 +244,11 @@ class Cleaner(Cleanings):
             made = self._plan(partition, now_ms)
             if made is not None and made.must_repair:
                 name, wrong = partition.name, partition.checkpoint
-                _log.warning("%s: checkpoint %s is not in the log; from its start on", name, wrong)
+                _log.warning(
+                    "%s: checkpoint %s is not in the log; cleaning begins at the log start",
+                    name,
+                    wrong,
+                )
                 with suppress(Moved):
                     await partition.set_checkpoint(made.first_dirty_offset)
 
@@ -313,7 +317,7 @@ class Cleaner(Cleanings):
             return _Ended(was_aborted=True)
         if not isinstance(error, LedgerfoldError):
             # As in Kafka, a defect marks the log that meets it, and other logs are cleaned.
-            _log.error("%s: a cleaning met a defect", name, exc_info=error)
+            _log.error("%s: a cleaning failed with an internal error", name, exc_info=error)
             error = CompactionFailed("clean", repr(error))
         if not self._may_try_again(name, error):
             await self._failed(partition, begun.plan, error)
