@@ -56,6 +56,7 @@ _OPEN_ENDS = re.compile(
 _SENTENCE_END = re.compile(r"(?<=[.?!])\s+")
 _SENTENCE_WORDS_LEAST = 6
 _JOINED_ITEM = re.compile(r"[.:;] \* \w+|\| \| .{,20}")
+_CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _PATH = re.compile(r"(?<![\w./*])((?:[\w-]+/)*[\w-]+\.py)\b(?!/)")
 
 
@@ -122,6 +123,21 @@ def proto_phrases(texts: Mapping[str, str]) -> list[str]:
         for path, text in texts.items()
         if path.endswith(".proto")
         for phrase in _phrases_in(text.replace("//", ""))
+    ]
+
+
+def joined_commands(texts: Mapping[str, str]) -> list[str]:
+    """Checks that each command of a document begins a line, as after a careless reflow.
+
+    `texts` are documents, by path.
+    """
+    return [
+        f"{path}: two commands on a line: {line[:60]!r}"
+        for path, text in texts.items()
+        if path.endswith(".md")
+        for block in _CONSOLE.findall(text)
+        for line in block.splitlines()
+        if " $ " in line or line.endswith(" $")
     ]
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 COMMANDS = Verbs()
 VERBS = COMMANDS.command(
-    "tokens", "make and check the tokens of clients, and their keys", calls_broker=False
+    "tokens", "create and check the tokens of clients, and their keys", calls_broker=False
 )
 _OFFLINE = {"calls_broker": False}
 _SECRET = argument("-sk --secret-key KEY", "a secret key: a file, or data:;base64,KEY")
@@ -46,7 +46,7 @@ def _write_private(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-@VERBS.verb("create-secret-key", "make a key for HS256", **_OFFLINE)
+@VERBS.verb("create-secret-key", "create a key for HS256", **_OFFLINE)
 @argument("-o --output FILE", "the file to write; default: standard output", type=absolute_path)
 @flag("-b --base64", "encode the key in base64")
 def _create_secret(options: argparse.Namespace) -> None:
@@ -61,7 +61,7 @@ def _create_secret(options: argparse.Namespace) -> None:
         _write_private(options.output, secret)
 
 
-@VERBS.verb("create-key-pair", "make a private and a public key, in DER", **_OFFLINE)
+@VERBS.verb("create-key-pair", "create a private and a public key, in DER", **_OFFLINE)
 @argument(
     "-a --signature-algorithm NAME", "RS256 (the default) or ES256", default="RS256",
     choices=("RS256", "ES256"),
@@ -76,7 +76,7 @@ def _create_pair(options: argparse.Namespace) -> None:
     options.output_public_key.write_bytes(public)
 
 
-@VERBS.verb("create", "make a token for a role", _SIGNS, **_OFFLINE)
+@VERBS.verb("create", "create a token for a role", _SIGNS, **_OFFLINE)
 @argument("-s --subject ROLE", "the role", required=True)
 @argument("-e --expiry-time TIME", "how long it is valid, such as 1h or 365d; default: forever",
           type=TIME["type"], metavar="TIME")  # fmt: skip

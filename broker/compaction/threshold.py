@@ -113,10 +113,10 @@ class ThresholdMonitor:
             try:
                 await self.check(topic)
             except LedgerfoldError as error:
-                _log.warning("Automatic compaction of %s: %s", topic.name, error)
+                _log.warning("The threshold of %s was not checked: %s", topic.name, error)
             except Exception:
                 # Logged, and checked again at the next interval: the monitor never ends.
-                _log.exception("Automatic compaction of %s", topic.name)
+                _log.exception("The threshold of %s was not checked", topic.name)
             # Streams are served in between, regardless of the number of topics.
             await asyncio.sleep(0)
 

@@ -55,7 +55,7 @@ class LogState:
         """Converts any error to one that can be reported, so that no caller waits forever."""
         if isinstance(error, LedgerfoldError):
             return error
-        _log.error("The log of %s", self.topic, exc_info=error)
+        _log.error("The log of %s failed with an internal error", self.topic, exc_info=error)
         return LedgerfoldError(f"The log of {self.topic} failed: {error!r}")
 
     def close(self) -> None:

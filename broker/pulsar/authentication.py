@@ -57,7 +57,7 @@ class Authentication:
     def take(self, response: CommandAuthResponse) -> None:
         """Takes the answer to a challenge. Raises AuthenticationFailed, InvalidRequest."""
         if self._use is None or not self._has_asked:
-            raise InvalidRequest("An AUTH_RESPONSE that the broker did not request.")
+            raise InvalidRequest("The broker did not request this AUTH_RESPONSE.")
         before, token = self._use.caller, response.response.auth_data
         renewed = self._guard.proved(self._credentials(token))
         if renewed.role != (before.original if self._is_forwarded else before.role):

@@ -90,7 +90,7 @@ def start_at(seek: CommandSeek) -> StartPosition:
     """Returns the target of a seek. Raises InvalidRequest."""
     if seek.HasField("message_publish_time"):
         if seek.message_publish_time < 0:
-            raise InvalidRequest("A seek to a time above 2^63.")
+            raise InvalidRequest("The time of a seek must be below 2^63.")
         return StartPosition(publish_time_ms=seek.message_publish_time)
     if seek.HasField("message_id"):
         return _start(seek.message_id)

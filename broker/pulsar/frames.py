@@ -90,7 +90,7 @@ class Splitter:
             (size,) = _SIZE.unpack_from(buffer, at)
             if not 4 <= size <= self.frame_bytes_max:
                 raise InvalidRequest(
-                    f"A frame of {size} bytes; the maximum is {self.frame_bytes_max}."
+                    f"A frame has {size} bytes; the maximum is {self.frame_bytes_max}."
                 )
             if end - at - 4 < size:
                 break
@@ -105,7 +105,7 @@ def parse(frame: bytes) -> Frame:
     """Parses a frame without its first size. Raises InvalidRequest."""
     (size,) = _SIZE.unpack_from(frame)
     if size > min(len(frame) - 4, COMMAND_BYTES_MAX):
-        raise InvalidRequest(f"A command of {size} bytes in a frame of {len(frame)} bytes.")
+        raise InvalidRequest(f"A command declares {size} bytes; its frame has {len(frame)}.")
     try:
         command = BaseCommand.FromString(frame[4 : 4 + size])
     except DecodeError as error:
@@ -134,7 +134,7 @@ def parse_message(payload: bytes) -> Message:
     except struct.error as error:
         raise InvalidRequest("The SEND has no metadata.") from error
     if size > len(view) - at:
-        raise InvalidRequest(f"Metadata of {size} bytes in {len(view)} bytes.")
+        raise InvalidRequest(f"The metadata declare {size} bytes; {len(view)} were sent.")
     section = bytes(view[at : at + size])
     return Message(parse_metadata(section), section, view[at + size :])
 

@@ -176,7 +176,9 @@ def properties_of(
     stats. Raises InvalidRequest if there are too many, before it looks at them.
     """
     if len(metadata) > properties_max:
-        raise InvalidRequest(f"{len(metadata)} properties; the limit is {properties_max}.")
+        raise InvalidRequest(
+            f"There are {len(metadata)} properties; the limit is {properties_max}."
+        )
     return {
         each.key.decode(errors="replace"): each.value.decode(errors="replace") for each in metadata
     }

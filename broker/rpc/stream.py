@@ -90,7 +90,7 @@ class Requests:
         """Parses a request. Raises InvalidRequest."""
         if len(frame) > self.bytes_max:
             raise InvalidRequest(
-                f"A request of {len(frame)} bytes; the maximum is {self.bytes_max}. {self.advice}"
+                f"A request has {len(frame)} bytes; the maximum is {self.bytes_max}. {self.advice}"
             )
         try:
             return self.message.FromString(frame)

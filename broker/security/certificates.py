@@ -55,16 +55,16 @@ class Certificates:
                     self._loaded = self._load()
                     _log.info("The certificate in %s is used from now on", self._files[0])
                 except (InvalidRequest, OSError) as error:
-                    _log.error("The certificate from before stays in use: %s", error)
+                    _log.error("The previous certificate stays in use: %s", error)
             return self._loaded
 
     def _looked_at(self) -> _Stamp:
         """Returns values that differ between versions of the files; () if one is missing."""
         try:
-            found = [each.stat() for each in self._files]
+            statuses = [each.stat() for each in self._files]
         except OSError:
             return ()
-        return tuple((each.st_mtime_ns, each.st_size, each.st_ino) for each in found)
+        return tuple((each.st_mtime_ns, each.st_size, each.st_ino) for each in statuses)
 
     def _load(self) -> Loaded:
         certificate, key, *more = self._files

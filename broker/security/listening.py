@@ -95,7 +95,7 @@ class _Gate(asyncio.Protocol):
         except OSError as error:
             # SSLError and ConnectionError are OSErrors: the client does not use TLS, does not trust
             # the certificate, or takes too long.
-            _log.info("No TLS with %s: %s", peer, error)
+            _log.info("The TLS handshake with %s failed: %s", peer, error)
             plain.abort()
             return
         except BaseException:

@@ -60,7 +60,8 @@ class KeySharedPolicy:
             return
         if not 1 <= len(self.ranges) <= HASH_RANGES_MAX:
             raise InvalidHashRanges(
-                f"{len(self.ranges)} hash ranges; a sticky consumer needs 1 to {HASH_RANGES_MAX}."
+                f"The consumer has {len(self.ranges)} hash ranges; a sticky consumer needs 1 to "
+                f"{HASH_RANGES_MAX}."
             )
         for first, last in self.ranges:
             if not 0 <= first <= last < _SLOTS:

@@ -243,12 +243,12 @@ class CompactorSupervisor(Compactor):
             pause_ms = pause_after_ms(pause_ms, healthy_ms)
             if ending.is_hopeless:
                 if self.message != ending.why:
-                    _log.error("No compactor: %s", ending.why)
+                    _log.error("The compactor is unavailable: %s", ending.why)
                 self._set(COMPACTOR_STATE_UNAVAILABLE, ending.why)
                 await self._pause(PAUSE_MAX_MS)
                 self._set(COMPACTOR_STATE_STARTING, self.message)
             else:
-                _log.warning("The compactor ended (%s); next in %d ms", ending.why, pause_ms)
+                _log.warning("The compactor ended (%s); restart in %d ms", ending.why, pause_ms)
                 self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {ending.why}.")
                 await self._pause(pause_ms)
                 self.restarts += 1

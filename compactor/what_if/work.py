@@ -84,7 +84,7 @@ class RunningAnalysis:
             with contextlib.suppress(CompactionCancelled):
                 return await self._now.result()
         raise CompactorUnavailable(
-            f"The analysis gave way to compactions {ATTEMPTS} times. Try again later."
+            f"Compactions interrupted the analysis {ATTEMPTS} times. Try again later."
         )
 
     def cancel(self) -> None:

@@ -147,6 +147,6 @@ def position(place: object) -> Position:
     ):
         return Position(*parts)
     raise InvalidRequest(
-        f"A place is (ledger id, entry id), or the offset of a record of a Kafka topic, not "
+        f"A position is (ledger id, entry id), or the offset of a record of a Kafka topic, not "
         f"{place!r}."
     )

@@ -46,3 +46,13 @@ def test_the_wire_contract_keeps_the_rule() -> None:
 def test_a_violation_in_the_wire_contract_is_detected() -> None:
     """A canary."""
     assert plain_words.proto_phrases({"a.proto": "// A run on its\n// way.\nmessage A {}\n"})
+
+
+def test_each_command_of_a_document_begins_a_line() -> None:
+    # A reflow had joined the commands of CASES.md, which no test runs: they need arguments.
+    assert not plain_words.joined_commands(tidy.texts())
+
+
+def test_joined_commands_are_detected() -> None:
+    """A canary."""
+    assert plain_words.joined_commands({"a.md": "```console\n$ one # first $ two\n```\n"})

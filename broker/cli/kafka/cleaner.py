@@ -187,7 +187,7 @@ def _print(row: Row, width: int | None) -> None:
         print(f"\n{aligned(table, width)}")
 
 
-@VERBS.verb("status", "show gauges by Kafka's names, states, the last passes", DOCUMENT)
+@VERBS.verb("status", "show gauges, states of logs, and the latest passes", DOCUMENT)
 def _status(options: argparse.Namespace) -> None:
     cleaner = admin_of(options).kafka.cleaner()
     document: dict[str, Any] = {
@@ -217,7 +217,7 @@ def _status(options: argparse.Namespace) -> None:
 
 @VERBS.verb("checkpoint", "write Kafka's cleaner-offset-checkpoint")
 @argument("--out", "the file to write; default: standard output", **FILE)
-@argument("--namespace NS", "only its topics; default: all")
+@argument("--namespace NS", "only topics of this namespace; default: all")
 @ANSWER
 def _checkpoint(options: argparse.Namespace) -> None:
     cleaner = admin_of(options).kafka.cleaner(options.namespace or "")

@@ -197,9 +197,10 @@ class SendQueue:
     def _wait_for_room(self, wait: bool) -> None:
         if not wait:
             raise Overloaded(
+                f"The {self._stream.what} is at its limit of messages that wait for receipts: "
                 f"{counted(self._config.max_pending_messages, 'message')}, or {BYTES_PENDING_MAX} "
-                f"bytes, of the {self._stream.what} wait for receipts. Wait for some, or use "
-                "block_if_queue_full=True, or a higher max_pending_messages."
+                "bytes. Wait for some, or use block_if_queue_full=True, or a higher "
+                "max_pending_messages."
             )
         if self._is_io_thread():
             raise Overloaded("The queue is full, and a callback must not wait for space in it.")

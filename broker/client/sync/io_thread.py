@@ -59,7 +59,9 @@ class IoThread:
                 self.loop.run_forever()
             except (SystemExit, KeyboardInterrupt):
                 # User code: not even sys.exit() may end the thread, which all clients share.
-                _log.exception("A function of the program ended the event loop: it goes on.")
+                _log.exception(
+                    "A function of the program raised an exit or an interrupt, which is ignored."
+                )
         self.loop.close()
 
     @property
