@@ -126,11 +126,7 @@ class CompactionRun:
                 await self._fail(error)
             except Exception as error:
                 # NOTE: a defect ends its run, not the broker, whose other topics are unharmed.
-                _log.exception(
-                    "Compaction run %d of %s failed with an internal error",
-                    self.number,
-                    self.topic.name,
-                )
+                _log.exception("Run %d of %s: internal error", self.number, self.topic.name)
                 await self._fail(CompactionFailed("broker", f"{type(error).__name__}: {error}"))
         finally:
             await self.abort(self._interruption or CompactionFenced(RESTARTED_MESSAGE))
@@ -337,9 +333,7 @@ class CompactionRun:
         try:
             return self._is_published()
         except Exception:
-            _log.exception(
-                "Run %d of %s may be published; files stay", self.number, self.topic.name
-            )
+            _log.exception("Run %d of %s may be published", self.number, self.topic.name)
             return True
 
     async def _end_with(self, error: LedgerfoldError) -> None:

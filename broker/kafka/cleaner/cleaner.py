@@ -244,11 +244,7 @@ class Cleaner(Cleanings):
             planned = self._plan(partition, now_ms)
             if planned is not None and planned.must_repair:
                 name, wrong = partition.name, partition.checkpoint
-                _log.warning(
-                    "%s: checkpoint %s is not in the log; cleaning begins at the log start",
-                    name,
-                    wrong,
-                )
+                _log.warning("%s: invalid checkpoint %s; reset to the log start", name, wrong)
                 with suppress(Moved):
                     await partition.set_checkpoint(planned.first_dirty_offset)
 
