@@ -90,6 +90,8 @@ class KeyRing:
         self._slots: list[int] = []
         self._consumers: dict[int, list[ConsumerState]] = {}
         self._points: dict[int, tuple[str, int]] = {}
+        # Computed at most once a change: every scrape of the metrics reads the stats.
+        self._ranges: Mapping[int, Sequence[HashRange]] | None = None
 
     def check(self, ranges: Sequence[HashRange]) -> None:
         """Does nothing: every consumer has a share."""
@@ -100,22 +102,23 @@ class KeyRing:
         self._points[consumer.number] = (consumer.name, index)
         for slot in _points(consumer.name, index):
             self._consumers.setdefault(slot, []).append(consumer)
-        self._slots = sorted(self._consumers)
+        self._slots, self._ranges = sorted(self._consumers), None
 
     def remove(self, consumer: ConsumerState) -> None:
         for slot in _points(*self._points.pop(consumer.number)):
             self._consumers[slot].remove(consumer)
             if not self._consumers[slot]:
                 del self._consumers[slot]
-        self._slots = sorted(self._consumers)
+        self._slots, self._ranges = sorted(self._consumers), None
 
     def ranges(self) -> Mapping[int, Sequence[HashRange]]:
         """Returns the slots of each consumer, by its number."""
-        if not self._slots:
-            return {}
-        # After the last point, the first one's owner continues.
-        ends = [(slot, self._consumers[slot][0]) for slot in self._slots]
-        return _by_consumer([*ends, (_SLOTS - 1, ends[0][1])], first=1)
+        if self._ranges is None:
+            ends = [(slot, self._consumers[slot][0]) for slot in self._slots]
+            # After the last point, the first one's owner continues.
+            ends += [(_SLOTS - 1, owner) for _, owner in ends[:1]]
+            self._ranges = _by_consumer(ends, first=1)
+        return self._ranges
 
     def owner(self, slot: int) -> ConsumerState | None:
         if not self._slots:

@@ -374,6 +374,7 @@ public class ConsumerClient {
         List<Message<String>> got = receive(c, 5);
         c.acknowledge(got.get(0));
         admin.topics().unload(topic("t"));
+        reconnected(c, "t");
         send("t", 2, false);
         got = all(c);
         say("count", new TreeSet<>(values(got)).size());
@@ -718,6 +719,15 @@ public class ConsumerClient {
             if (got.size() > 20000) throw new IllegalStateException("endless");
         }
         return got;
+    }
+
+    // Waits until a consumer of a topic that was unloaded is connected again. NOTE: the client begins a new epoch with
+    // each redelivery that it requests. One requested while it waits for the answer to its SUBSCRIBE is not sent, so the
+    // broker, Pulsar as well, stamps the old epoch on all messages, and the client discards them forever.
+    static void reconnected(Consumer<String> c, String name) throws Exception {
+        while (!c.isConnected() || admin.topics().getStats(topic(name)).getSubscriptions().get("s").getConsumers().isEmpty()) {
+            Thread.sleep(20);
+        }
     }
 
     static boolean isShared(SubscriptionType type) {

@@ -74,15 +74,19 @@ def shown(ranges: Mapping[int, Sequence[HashRange]], number: int) -> list[tuple[
 
 def test_the_ranges_of_a_ring_equal_pulsars() -> None:
     """Stats show them. 1 follows the last point; two consumers have one name."""
-    ring = KeyRing()
+    names = ("c0", "c1", "c2", "c1")
+    ring, states = KeyRing(), [consumer(name, number) for number, name in enumerate(names)]
     assert ring.ranges() == {}
-    for number, name in enumerate(("c0", "c1", "c2", "c1")):
-        ring.add(consumer(name, number))
+    for state in states:
+        ring.add(state)
     ranges = ring.ranges()
     assert [len(ranges[number]) for number in range(4)] == [80, 77, 77, 77]
     assert shown(ranges, 0)[:3] == [(1032, 1299), (1552, 1626), (2410, 2507)]
     assert shown(ranges, 1)[-2:] == [(63347, 63540), (64801, 64838)]
     assert (shown(ranges, 3)[0], shown(ranges, 3)[-1]) == ((1, 996), (65334, 65535))
+    for left in states[:3]:
+        ring.remove(left)
+    assert shown(ring.ranges(), 3) == [(1, 65535)]
 
 
 def test_all_ranges_are_those_of_the_owners() -> None:
