@@ -34,7 +34,8 @@ __all__ = ["AsyncFaults", "Faults", "InjectedFault", "ProducerBusy", "Scope"]
 class Scope(TypedDict, total=False):
     """The scope of a rule: all that is given; the whole namespace without a topic.
 
-    `topic`: in the namespace, or a full name. It hits every `every` messages, `next` times.
+    `topic`: in the namespace, or a full name. It hits every `every` messages, `next` times. With
+    `probability`, it hits entries at random, always the same ones for a `seed`.
     """
 
     topic: str
@@ -43,6 +44,8 @@ class Scope(TypedDict, total=False):
     consumer: str
     next: int
     every: int
+    probability: float
+    seed: int
 
 
 class InjectedFault:
