@@ -114,6 +114,10 @@ CODES: dict[str, grpc.StatusCode] = {
     "TOO_MANY_REQUESTS": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "INTERNAL": grpc.StatusCode.INTERNAL,
 }
+_OTHER_PROTOCOL = (
+    "Something answers there, but not in this protocol. Is it the port of --listen, and not of "
+    "Pulsar's protocol, of the admin API or of another program?"
+)
 # The class for a code without an ErrorInfo, set by a proxy or by gRPC itself.
 _BY_CODE: dict[grpc.StatusCode, type[LedgerfoldError]] = {
     grpc.StatusCode.UNAVAILABLE: Unavailable,
@@ -164,6 +168,8 @@ def error_from_rpc(error: grpc.RpcError) -> LedgerfoldError:
     message = call.details() or str(call.code())
     info = _error_info(call)
     if info is None:
+        if "Failed parsing HTTP/2" in message:
+            message += f". {_OTHER_PROTOCOL}"
         return _BY_CODE.get(call.code(), LedgerfoldError)(message)
     return decode_error(info.reason, message, info.metadata)
 
