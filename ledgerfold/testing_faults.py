@@ -22,6 +22,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from ledgerfold.errors import FaultNotFound, ProducerBusy
+from ledgerfold.testing_broker import milliseconds
 
 if TYPE_CHECKING:
     from ledgerfold.admin import Admin
@@ -100,7 +101,7 @@ class Faults:
 
     def delay(self, operation: str, by: timedelta, **scope: Unpack[Scope]) -> InjectedFault:
         """Delays the answers of an operation, by the machine's clock."""
-        return self._add("delay", operation, scope, delay_ms=by // timedelta(milliseconds=1))
+        return self._add("delay", operation, scope, delay_ms=milliseconds(by))
 
     def lose_receipts(
         self, *, keep_connection: bool = False, **scope: Unpack[Scope]
