@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -121,18 +122,34 @@ def ledgerfold_broker(request: pytest.FixtureRequest) -> Iterator[ExistingBroker
     url = request.config.getoption("--ledgerfold-url")
     if url is not None:
         with ExistingBroker(url) as existing:
+            with _without_traceback(f"--ledgerfold-url {url}: no broker answers"):
+                existing.admin.clock()
             yield existing
         return
     session = request.config.stash[_SESSION]
     folder = Path(tempfile.mkdtemp(prefix="ledgerfold-tests-"))
     try:
-        with Broker(folder / "data", arguments=_arguments(request.config)) as broker:
+        with ExitStack() as block:
+            with _without_traceback("ledgerfold_broker"):
+                started = Broker(folder / "data", arguments=_arguments(request.config))
+                broker = block.enter_context(started)
             session.log, session.data_dir = broker.log, broker.data_dir
             yield broker
     finally:
         session.log = None
         if not (session.has_failed and request.config.getoption("--ledgerfold-keep")):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _without_traceback(what: str) -> Iterator[None]:
+    """Reports an error of the block as one sentence, which all tests with the broker repeat."""
+    from ledgerfold.errors import LedgerfoldError
+
+    try:
+        yield
+    except LedgerfoldError as error:
+        pytest.fail(f"{what}: {error}", pytrace=False)
 
 
 @pytest.fixture

@@ -115,6 +115,10 @@ CODES: dict[str, grpc.StatusCode] = {
     "TOO_MANY_REQUESTS": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "INTERNAL": grpc.StatusCode.INTERNAL,
 }
+_OTHER_PROTOCOL = (
+    "Something answers there, but not in this protocol. Is it the port of --listen, and not of "
+    "Pulsar's protocol, of the admin API or of another program?"
+)
 # The class for a code without an ErrorInfo, set by a proxy or by gRPC itself.
 _BY_CODE: dict[grpc.StatusCode, type[LedgerfoldError]] = {
     grpc.StatusCode.UNAVAILABLE: Unavailable,
@@ -170,6 +174,8 @@ def error_from_rpc(error: grpc.RpcError) -> LedgerfoldError:
                 f"The broker does not have this call: its version is older than the client's, "
                 f"{__version__}. Restart it with the client's version, or use a client of its."
             )
+        elif "Failed parsing HTTP/2" in message:
+            message += f". {_OTHER_PROTOCOL}"
         return _BY_CODE.get(call.code(), LedgerfoldError)(message)
     return decode_error(info.reason, message, info.metadata)
 

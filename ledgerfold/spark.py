@@ -40,7 +40,7 @@ from ledgerfold.storage.errors import InvalidRequest
 __all__ = ["LedgerfoldDataSource"]
 
 _OPTIONS = ("topic", "path", "url", "data", "compacted", "isolation")
-_ROWS = ("start", "end", "starttime", "endtime", "keys")
+_ROWS = ("start", "end", "startTime", "endTime", "keys")
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -59,8 +59,8 @@ class LedgerfoldDataSource(DataSource):
         rows = {
             "start": _place(options, "start"),
             "end": _place(options, "end"),
-            "start_time": _number(options, "starttime"),
-            "end_time": _number(options, "endtime"),
+            "start_time": _number(options, "startTime"),
+            "end_time": _number(options, "endTime"),
             "keys": _keys(options),
         }
         return Reader(self._query(options, schema, **rows), schema)
@@ -85,7 +85,7 @@ class LedgerfoldDataSource(DataSource):
 
     def _target(self) -> tuple[str, str]:
         # A stream's sink gets the location of its checkpoint, too.
-        options = self._options(("topic", "path", "url", "checkpointlocation"))
+        options = self._options(("topic", "path", "url", "checkpointLocation"))
         if "url" not in options:
             raise InvalidRequest("The option url, the address of a running broker, is missing.")
         return options["url"], _topic(options)
@@ -107,7 +107,7 @@ class LedgerfoldDataSource(DataSource):
     def _options(self, known: tuple[str, ...]) -> dict[str, str]:
         """Returns the options by their names in lower case. Raises InvalidRequest."""
         options = {name.lower(): value for name, value in self.options.items()}
-        unknown = sorted(options.keys() - set(known))
+        unknown = sorted(options.keys() - {name.lower() for name in known})
         if unknown:
             raise InvalidRequest(f"Unknown options {unknown}; known options: {', '.join(known)}.")
         return options
@@ -116,7 +116,7 @@ class LedgerfoldDataSource(DataSource):
 def _topic(options: Mapping[str, str]) -> str:
     topic = options.get("topic") or options.get("path")
     if not topic:
-        raise InvalidRequest("The option topic is missing.")
+        raise InvalidRequest("The option topic is missing. It may be the argument of load or save.")
     return topic
 
 
@@ -125,7 +125,7 @@ def _place(options: Mapping[str, str], name: str) -> Any:
 
 
 def _number(options: Mapping[str, str], name: str) -> int | None:
-    text = options.get(name)
+    text = options.get(name.lower())
     if text is None:
         return None
     if not text.isdecimal():

@@ -20,7 +20,7 @@ from typing import Self
 from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.demo.own_broker import Started, started
-from ledgerfold.errors import CompactionRunning, NotAllowed, Timeout
+from ledgerfold.errors import CompactionRunning, InvalidRequest, NotAllowed, Timeout
 from ledgerfold.storage.error_codec import decode_error
 from ledgerfold.storage.paths import absolute_path
 from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
@@ -77,7 +77,7 @@ class ExistingBroker:
 
         Raises NotAllowed without a manual clock.
         """
-        now_ms = self.admin.move_clock(advance_ms=by // timedelta(milliseconds=1))
+        now_ms = self.admin.move_clock(advance_ms=milliseconds(by))
         return datetime.fromtimestamp(now_ms / 1000).astimezone()
 
     def compact_and_wait(
@@ -172,6 +172,14 @@ class Broker(ExistingBroker):
         if self._started is None:
             raise NotAllowed("The broker is not running: `with Broker() as broker:` starts it.")
         return self._started
+
+
+def milliseconds(by: timedelta) -> int:
+    """Returns a duration in ms. Raises InvalidRequest for another type, such as seconds."""
+    if not isinstance(by, timedelta):
+        kind = type(by).__name__
+        raise InvalidRequest(f"A duration is a timedelta, such as timedelta(days=1), not {kind}.")
+    return by // timedelta(milliseconds=1)
 
 
 def _clock_arguments(test_clock: bool | datetime) -> list[str]:

@@ -22,6 +22,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from ledgerfold.errors import FaultNotFound, ProducerBusy
+from ledgerfold.testing_broker import milliseconds
 
 if TYPE_CHECKING:
     from ledgerfold.admin import Admin
@@ -34,7 +35,8 @@ __all__ = ["AsyncFaults", "Faults", "InjectedFault", "ProducerBusy", "Scope"]
 class Scope(TypedDict, total=False):
     """The scope of a rule: all that is given; the whole namespace without a topic.
 
-    `topic`: in the namespace, or a full name. It hits every `every` messages, `next` times.
+    `topic`: in the namespace, or a full name. It hits every `every` messages, `next` times. With
+    `probability`, it hits entries at random, always the same ones for a `seed`.
     """
 
     topic: str
@@ -43,6 +45,8 @@ class Scope(TypedDict, total=False):
     consumer: str
     next: int
     every: int
+    probability: float
+    seed: int
 
 
 class InjectedFault:
@@ -97,7 +101,7 @@ class Faults:
 
     def delay(self, operation: str, by: timedelta, **scope: Unpack[Scope]) -> InjectedFault:
         """Delays the answers of an operation, by the machine's clock."""
-        return self._add("delay", operation, scope, delay_ms=by // timedelta(milliseconds=1))
+        return self._add("delay", operation, scope, delay_ms=milliseconds(by))
 
     def lose_receipts(
         self, *, keep_connection: bool = False, **scope: Unpack[Scope]

@@ -142,7 +142,14 @@ class Namespace:
     def compact(self, topic: str, *, timeout_seconds: float = 180) -> GetCompactionStatusResponse:
         """Compacts everything in the topic at the call; see Broker.compact_and_wait()."""
         full = topic if "://" in topic else self.topic(topic)
-        return self.broker.compact_and_wait(full, timeout_seconds=timeout_seconds)
+        try:
+            return self.broker.compact_and_wait(full, timeout_seconds=timeout_seconds)
+        except TopicNotFound as error:
+            error.add_note(
+                f"Clients use topics of the namespace {self.name} by their full names: "
+                f"{self.topic('NAME')}, the result of topic('NAME')."
+            )
+            raise
 
     async def compact_async(
         self, topic: str, *, timeout_seconds: float = 180

@@ -55,7 +55,7 @@ def java(environment: Mapping[str, str]) -> Check:
     for path in executables:
         version = _java_version(path)
         if version is None or version < _JAVA_MIN:
-            seen.append(f"{path} is {'no Java' if version is None else version}")
+            seen.append(f"{path} is {'no Java' if version is None else f'Java {version}'}")
         elif not _has_module(path):
             seen.append(f"{path} lacks the module {_JAVA_MODULE}")
         else:
@@ -88,7 +88,7 @@ def _has_module(path: str) -> bool:
 def pyspark() -> Check:
     if importlib.util.find_spec("pyspark") is not None:
         return Check("pyspark", State.OK, "installed")
-    what = "pip install 'ledgerfold[spark]'; without it compaction is inline"
+    what = "pip install 'WHEEL-OR-CHECKOUT[spark]'; without it compaction is inline"
     return Check("pyspark", State.WARNING, "not installed", what)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerfold.broker.cli.connecting import admin_of
 from ledgerfold.broker.cli.output import ANSWER, ROWS, print_object, print_rows, wants_table
 from ledgerfold.broker.cli.tables import fields_of
-from ledgerfold.broker.cli.units import POSITIVE, TIME
+from ledgerfold.broker.cli.units import COUNT, POSITIVE, PROBABILITY, TIME
 from ledgerfold.broker.cli.verbs import Argument, Verbs, argument, flag, together
 
 if TYPE_CHECKING:
@@ -41,16 +41,19 @@ _SCOPE = together(
 )
 _NEXT = argument("--next N", "hit N times; default: no limit", **POSITIVE, default=0)
 _EVERY = argument("--every N", "hit every Nth message; default: each", **POSITIVE, default=0)
-_LIMITS = together(_NEXT, _EVERY, ANSWER)
+_PROBABILITY = argument(
+    "--probability P", "hit with this probability, such as 0.1", **PROBABILITY, default=0.0
+)
+_SEED = argument("--seed N", "choose other random numbers; default: 0", **COUNT, default=0)
+_RATE = together(_NEXT, _EVERY, _PROBABILITY, _SEED)
+_LIMITS = together(_RATE, ANSWER)
 
 
 def _operation(*choices: str) -> Argument:
     return argument("operation", "the operation that fails", choices=choices)
 
 
-@_ADD.verb(
-    "fail", "fail an operation with an error", _operation(*_OPERATIONS), _SCOPE, _NEXT, _EVERY
-)
+@_ADD.verb("fail", "fail an operation with an error", _operation(*_OPERATIONS), _SCOPE, _RATE)
 @argument("--error NAME", "the error's class, such as ProducerBusy", required=True)
 @ANSWER
 def _fail(options: argparse.Namespace) -> None:
@@ -118,7 +121,7 @@ def _add(options: argparse.Namespace, kind: str, operation: str = "", **effect: 
 
 
 _SCOPE_NAMES = ("topic", "namespace", "producer", "subscription", "consumer")
-_NAMES = (*_SCOPE_NAMES, "next", "every")
+_NAMES = (*_SCOPE_NAMES, "next", "every", "probability", "seed")
 
 
 def _row(fault: Fault) -> dict[str, Any]:
@@ -141,6 +144,8 @@ def _short(row: dict[str, Any]) -> dict[str, Any]:
     effect = row["error"] or (row["phase"] and f"phase {row['phase']}")
     if row["delay_ms"]:
         effect = f"{row['delay_ms']} ms"
+    if row["probability"]:
+        effect += f" with probability {row['probability']:g}"
     scope = [f"{name}={row[name]}" for name in _SCOPE_NAMES if row[name]]
     return {
         **{name: row[name] for name in ("id", "kind", "operation")},

@@ -156,10 +156,8 @@ def _advice(why: str) -> str:
     if "Tls handshake failed" in why:
         return "Does it use TLS? Without TLS, give HOST:PORT, without ledgerfold+ssl://."
     if "Failed parsing HTTP/2" in why:
-        return (
-            "Something answers there, but not in this protocol. Is it the port of --listen, and "
-            "not of Pulsar's protocol, of the admin API or of another program?"
-        )
+        # The error itself says what to do.
+        return ""
     if "Socket closed" in why or "Connection reset" in why:
         return "Does it use TLS? Then give ledgerfold+ssl://HOST:PORT."
     return "Is it running? `ledgerfold serve --data DIR` starts one; --url names another."
@@ -168,7 +166,8 @@ def _advice(why: str) -> str:
 def _sentence(error: LedgerfoldError | OSError, options: argparse.Namespace) -> str:
     """Describes an error: what happened, where, and what to do."""
     if isinstance(error, Unavailable):
-        return f"The broker at {options.url} does not answer: {error}\n{_advice(str(error))}"
+        advice = _advice(str(error))
+        return f"The broker at {options.url} does not answer: {error}\n{advice}".rstrip()
     if isinstance(error, ServiceError):
         return f"The broker at {options.url}: {error}"
     if isinstance(error, OSError) and error.filename is not None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -105,6 +106,14 @@ def parse_positive(text: str) -> int:
     return count
 
 
+def parse_probability(text: str) -> float:
+    """Parses a number above 0 and at most 1. Raises argparse's error."""
+    with suppress(ValueError):
+        if 0 < (number := float(text)) <= 1:
+            return number
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0 and at most 1, like 0.1")
+
+
 SIZE: Settings = {"type": parse_size, "metavar": "SIZE"}
 LIMIT_SIZE: Settings = {"type": parse_limit_size, "metavar": "SIZE|-1"}
 TIME: Settings = {"type": parse_time_ms, "metavar": "TIME"}
@@ -114,6 +123,7 @@ COUNT: Settings = {"type": parse_count, "metavar": "N"}
 DIR: Settings = {"type": absolute_path, "metavar": "DIR"}
 FILE: Settings = {"type": absolute_path, "metavar": "FILE"}
 POSITIVE: Settings = {"type": parse_positive, "metavar": "N"}
+PROBABILITY: Settings = {"type": parse_probability, "metavar": "P"}
 
 
 def _checked(text: str, number: int) -> int:

@@ -43,6 +43,7 @@ COUNT_MAX = 1_000_000_000
 PHASES = (COMPACTION_PHASE_ONE, COMPACTION_PHASE_TWO, COMPACTION_PHASE_COMMIT)
 _TOPICS = frozenset(("topic", "namespace"))
 _ALWAYS = frozenset(("id", "kind", "hits", "next"))
+_RATES = frozenset(("every", "probability", "seed"))
 
 
 class _Form(NamedTuple):
@@ -61,16 +62,16 @@ _SCOPES = {
     FAULT_OPERATION_LOOKUP: _TOPICS,
 }
 _FORMS = {
-    FAULT_KIND_FAIL: _Form(tuple(_SCOPES), frozenset(("operation", "error", "every"))),
+    FAULT_KIND_FAIL: _Form(tuple(_SCOPES), _RATES | {"operation", "error"}),
     FAULT_KIND_DISCONNECT: _Form(
-        (FAULT_OPERATION_PUBLISH, FAULT_OPERATION_READ), frozenset(("operation", "every"))
+        (FAULT_OPERATION_PUBLISH, FAULT_OPERATION_READ), _RATES | {"operation"}
     ),
-    FAULT_KIND_DELAY: _Form(tuple(_SCOPES), frozenset(("operation", "delay_ms", "every"))),
+    FAULT_KIND_DELAY: _Form(tuple(_SCOPES), _RATES | {"operation", "delay_ms"}),
     FAULT_KIND_LOSE_RECEIPT: _Form(
-        (FAULT_OPERATION_PUBLISH,), frozenset(("operation", "keeps_connection", "every"))
+        (FAULT_OPERATION_PUBLISH,), _RATES | {"operation", "keeps_connection"}
     ),
     FAULT_KIND_DISK_FULL: _Form(),
-    FAULT_KIND_FAIL_COMPACTION: _Form(fields=_TOPICS | {"phase", "every"}),
+    FAULT_KIND_FAIL_COMPACTION: _Form(fields=_TOPICS | _RATES | {"phase"}),
 }
 
 
@@ -106,6 +107,12 @@ def _check_numbers(fault: Fault) -> None:
     for name, number in (("next", fault.next), ("every", fault.every)):
         if not 0 <= number <= COUNT_MAX:
             raise InvalidRequest(f"{name} is {number}: it must be from 0 to {COUNT_MAX:,}.")
+    if not 0 <= fault.probability <= 1:
+        raise InvalidRequest(f"probability is {fault.probability}: it must be from 0 to 1.")
+    if fault.probability and fault.every:
+        raise InvalidRequest("A fault has either every or a probability, not both.")
+    if fault.seed and not fault.probability:
+        raise InvalidRequest("A fault with a seed needs a probability.")
 
 
 def _check_effect(fault: Fault) -> None:

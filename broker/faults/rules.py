@@ -8,12 +8,15 @@
 
 A rule with `every` counts messages: an entry with a batch of them counts as all of them, and is hit
 at most once. It never hits two entries in a row: else a batch that is larger than the period would
-be hit again whenever it is sent again. A rule with `next` has no effect after so many hits; it
-stays in the list.
+be hit again whenever it is sent again. A rule with `probability` draws a number for each entry: the
+size of a batch does not matter. Its generator starts with `seed`, so a test that repeats the same
+operations gets the same faults. A rule with `next` has no effect after so many hits; it stays in
+the list.
 """
 
 from __future__ import annotations
 
+import random
 from typing import NamedTuple
 
 from ledgerfold.broker.common.names import namespace_of
@@ -39,6 +42,7 @@ class Rule:
         self.fault = fault
         self._seen = 0
         self._has_just_hit = False
+        self._random = random.Random(fault.seed)
 
     @property
     def is_spent(self) -> bool:
@@ -57,16 +61,22 @@ class Rule:
         )
 
     def take(self, messages: int = 1) -> bool:
-        """Counts messages in its scope. Returns whether it hits the last one of a period."""
+        """Counts the messages of an entry in its scope. Returns whether it hits the entry."""
         if self.is_spent:
             return False
+        if self.fault.probability:
+            hits = self._random.random() < self.fault.probability
+        else:
+            hits = self._is_due(messages)
+        self.fault.hits += hits
+        return hits
+
+    def _is_due(self, messages: int) -> bool:
         every, before = self.fault.every or 1, self._seen
         self._seen += max(1, messages)
         is_due = self._seen // every > before // every
-        hits = is_due and not (self._has_just_hit and every > 1)
-        self._has_just_hit = hits
-        self.fault.hits += hits
-        return hits
+        self._has_just_hit = is_due and not (self._has_just_hit and every > 1)
+        return self._has_just_hit
 
 
 def _names(topic: str) -> tuple[str, ...]:

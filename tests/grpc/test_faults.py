@@ -287,10 +287,18 @@ def test_faults_on_the_command_line(broker_process: MakeBroker) -> None:
         assert added["topic"] == "persistent://public/default/t"
         run("add", "delay", "read", "2s", "--namespace", "public/other", "--consumer", "c")
         run("add", "disconnect", "read", "--every", "100", "--subscription", "s")
+        run("add", "fail-compaction", "one", "--probability", "0.25", "--seed", "7")
+        (rare,) = (fault for fault in admin.list_faults() if fault.probability)
+        assert (rare.probability, rare.seed) == (0.25, 7)
+        assert "phase one with probability 0.25" in run("list", "-o", "table")
+        admin.remove_fault(rare.id)
+        assert "'2' is not a number above 0 and at most 1" in run(
+            "add", "disconnect", "read", "--probability", "2", code=2
+        )
         run("add", "lose-receipt", "--producer", "p", "--keep-connection")
         run("add", "fail-compaction", "two")
         run("add", "disk-full", "--next", "1")
-        assert admin.remove_fault(6).next == 1
+        assert admin.remove_fault(7).next == 1
         with pytest.raises(ProducerBusy):
             client.create_producer("t").send(b"1")
         listed = json.loads(run("list", "-o", "json"))

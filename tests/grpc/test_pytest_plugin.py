@@ -53,6 +53,50 @@ def test_it_compacts(ledgerfold):
     assert ledgerfold.pulsar_url.startswith("pulsar://")
     assert ledgerfold.admin_url.startswith("http://")
 """
+MISTAKEN = """
+import unittest
+
+import pytest
+from ledgerfold.admin import Admin
+from ledgerfold.errors import InvalidRequest, TopicNotFound, Unavailable
+from ledgerfold.testing import Namespace
+
+
+def test_a_topic_of_another_namespace(ledgerfold):
+    ledgerfold.client.create_producer("prices").close()
+    with pytest.raises(TopicNotFound) as raised:
+        ledgerfold.compact("prices")
+    assert f"full names: persistent://{ledgerfold.name}/NAME" in raised.value.__notes__[0]
+    ledgerfold.admin.delete_topic("prices")
+
+
+def test_seconds(ledgerfold):
+    for call in (ledgerfold.clock.advance, lambda by: ledgerfold.faults.delay("read", by)):
+        with pytest.raises(InvalidRequest, match=r"timedelta\\(days=1\\), not int"):
+            call(5)
+
+
+def test_the_port_of_pulsars_protocol(ledgerfold):
+    with Admin(ledgerfold.pulsar_url) as admin, pytest.raises(Unavailable) as raised:
+        admin.clock()
+    assert "Is it the port of --listen" in str(raised.value)
+
+
+@pytest.fixture(scope="module")
+def module(ledgerfold_broker):
+    with Namespace(ledgerfold_broker, "tests/module") as namespace:
+        yield namespace
+
+
+class PricesTest(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def _namespace(self, ledgerfold, module):
+        self.ledgerfold, self.module = ledgerfold, module
+
+    def test_it(self):
+        assert self.ledgerfold.name != self.module.name == "tests/module"
+        assert self.module.name in self.ledgerfold.admin.list_namespaces("tests")
+"""
 UNUSED = """
 import sys
 
@@ -159,6 +203,31 @@ def test_a_failing_test_leaves_nothing_by_default(tmp_path: Path) -> None:
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "Data of the ledgerfold broker" not in ran.stdout
     assert not list((tmp_path / "temporary").glob("ledgerfold-*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--ledgerfold-url", "127.0.0.1:1"], "--ledgerfold-url 127.0.0.1:1: no broker answers: "),
+        (["--ledgerfold-url", "localhost"], "Service URL 'localhost': expected host:port."),
+        (["--ledgerfold-compactor", "java"], "--compactor java: use auto, spark, inline"),
+    ],
+)
+def test_a_broker_that_cannot_be_used_is_one_sentence(
+    tmp_path: Path, options: list[str], sentence: str
+) -> None:
+    """Every test of a run repeated the tracebacks of the plugin and of gRPC."""
+    (tmp_path / "test_failing.py").write_text(FAILING)
+    ran = run(tmp_path, *options, "-k", "fails")
+    assert sentence in ran.stdout
+    assert "Traceback" not in ran.stdout
+    assert "testing_broker.py" not in ran.stdout
+
+
+def test_mistakes_of_a_new_test_are_explained(tmp_path: Path) -> None:
+    (tmp_path / "test_mistaken.py").write_text(MISTAKEN)
+    ran = run(tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_an_unused_plugin_imports_nothing(tmp_path: Path) -> None:

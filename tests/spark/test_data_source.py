@@ -190,6 +190,11 @@ def test_options_reduce_the_data_that_is_read() -> None:
     assert query.keys == frozenset([b"a", "é,".encode(), b""])
     assert (query.start_ms, query.end_ms) == (5, 9)
     assert (query.start, query.end) == (Position(7, 2), Position(8, 0))
+    for wrong in ("soon", "-1"):
+        with pytest.raises(InvalidRequest, match="startTime must be a time in ms"):
+            query_of(starttime=wrong)
+    with pytest.raises(InvalidRequest, match=r"\['startingoffsets'\].*startTime, endTime, keys"):
+        query_of(startingOffsets="earliest")
     assert query_of().keys is None
     assert query_of(keys="[]").keys == frozenset()
 
@@ -200,7 +205,13 @@ def test_other_keys_are_refused(keys: str) -> None:
         query_of(keys=keys)
 
 
-@pytest.mark.parametrize("ddl", ["key STRING", "value2 BINARY", "ledger_id INT"])
+def test_a_column_as_text_is_refused_with_the_cast(sql: Any) -> None:
+    schema = cast(StructType, StructType.fromDDL("key STRING"))
+    with pytest.raises(InvalidRequest, match=r'binary, not string.*col\("key"\)\.cast'):
+        columns_of(schema)
+
+
+@pytest.mark.parametrize("ddl", ["value2 BINARY", "ledger_id INT"])
 def test_other_columns_are_refused(sql: Any, ddl: str) -> None:
     schema = cast(StructType, StructType.fromDDL(ddl))
     with pytest.raises(InvalidRequest, match="No column"):

@@ -88,6 +88,8 @@ class FaultCalls(Calls):
         phase: str = "",
         next: int = 0,
         every: int = 0,
+        probability: float = 0,
+        seed: int = 0,
     ) -> Fault:
         """Adds a rule, and returns it with its id. docs/TESTING.md describes the kinds.
 
@@ -95,7 +97,8 @@ class FaultCalls(Calls):
         `operation`: "create-producer", "publish", "subscribe", "read" or "lookup". `error`: the
         name of a class of `ledgerfold.errors`. `phase`: "one", "two" or "commit". The names of a
         topic and so on restrict it. It hits every `every` messages, `next` times; 0: each, without
-        a limit. Raises InvalidRequest, LimitExceeded.
+        a limit. With `probability`, it hits entries at random, always the same ones for a `seed`.
+        Raises InvalidRequest, LimitExceeded.
         """
         fault = Fault(
             kind=_value(FaultKind, _KIND, kind),
@@ -111,6 +114,8 @@ class FaultCalls(Calls):
             consumer=consumer,
             next=next,
             every=every,
+            probability=probability,
+            seed=seed,
         )
         added: Fault = self._call(admin_pb2.AddFaultRequest(fault=fault)).fault
         return added

@@ -185,5 +185,5 @@ def _fastavro() -> Any:
     try:
         import fastavro
     except ImportError as error:
-        raise NotAllowed("AvroSchema needs fastavro: pip install 'ledgerfold[avro]'.") from error
+        raise NotAllowed("AvroSchema needs fastavro: pip install fastavro.") from error
     return fastavro

@@ -46,7 +46,13 @@ _TIMES_MAX_MS = (2**63 - 1) // 1000
 def columns_of(schema: StructType) -> tuple[str, ...]:
     """Returns the columns of a schema, which may be a part of SCHEMA. Raises InvalidRequest."""
     for field in schema.fields:
-        if _TYPES.get(field.name) != field.dataType:
+        kind = _TYPES.get(field.name)
+        if isinstance(kind, BinaryType) and isinstance(field.dataType, StringType):
+            raise InvalidRequest(
+                f"The column {field.name} is binary, not string. Read it as binary, and cast it: "
+                f'col("{field.name}").cast("string").'
+            )
+        if kind != field.dataType:
             known = ", ".join(f"{name} {kind.simpleString()}" for name, kind in _TYPES.items())
             raise InvalidRequest(
                 f"No column {field.name} {field.dataType.simpleString()}: a schema has some of "

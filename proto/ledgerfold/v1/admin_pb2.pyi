@@ -263,7 +263,7 @@ class DeleteSnapshotResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class Fault(_message.Message):
-    __slots__ = ("id", "kind", "operation", "error", "delay_ms", "keeps_connection", "phase", "topic", "namespace", "producer", "subscription", "consumer", "next", "every", "hits")
+    __slots__ = ("id", "kind", "operation", "error", "delay_ms", "keeps_connection", "phase", "topic", "namespace", "producer", "subscription", "consumer", "next", "every", "hits", "probability", "seed")
     ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     OPERATION_FIELD_NUMBER: _ClassVar[int]
@@ -279,6 +279,8 @@ class Fault(_message.Message):
     NEXT_FIELD_NUMBER: _ClassVar[int]
     EVERY_FIELD_NUMBER: _ClassVar[int]
     HITS_FIELD_NUMBER: _ClassVar[int]
+    PROBABILITY_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
     id: int
     kind: FaultKind
     operation: FaultOperation
@@ -294,7 +296,9 @@ class Fault(_message.Message):
     next: int
     every: int
     hits: int
-    def __init__(self, id: _Optional[int] = ..., kind: _Optional[_Union[FaultKind, str]] = ..., operation: _Optional[_Union[FaultOperation, str]] = ..., error: _Optional[str] = ..., delay_ms: _Optional[int] = ..., keeps_connection: _Optional[bool] = ..., phase: _Optional[_Union[CompactionPhase, str]] = ..., topic: _Optional[str] = ..., namespace: _Optional[str] = ..., producer: _Optional[str] = ..., subscription: _Optional[str] = ..., consumer: _Optional[str] = ..., next: _Optional[int] = ..., every: _Optional[int] = ..., hits: _Optional[int] = ...) -> None: ...
+    probability: float
+    seed: int
+    def __init__(self, id: _Optional[int] = ..., kind: _Optional[_Union[FaultKind, str]] = ..., operation: _Optional[_Union[FaultOperation, str]] = ..., error: _Optional[str] = ..., delay_ms: _Optional[int] = ..., keeps_connection: _Optional[bool] = ..., phase: _Optional[_Union[CompactionPhase, str]] = ..., topic: _Optional[str] = ..., namespace: _Optional[str] = ..., producer: _Optional[str] = ..., subscription: _Optional[str] = ..., consumer: _Optional[str] = ..., next: _Optional[int] = ..., every: _Optional[int] = ..., hits: _Optional[int] = ..., probability: _Optional[float] = ..., seed: _Optional[int] = ...) -> None: ...
 
 class AddFaultRequest(_message.Message):
     __slots__ = ("fault",)

@@ -53,7 +53,7 @@ def test_python(numbers: tuple[int, ...], state: State) -> None:
     ("says", "state", "found"),
     [
         ('openjdk version "17.0.1" 2021', State.OK, "17, "),
-        ('java version "1.8.0_292"', State.WARNING, " is 8"),
+        ('java version "1.8.0_292"', State.WARNING, " is Java 8"),
         ("nothing", State.WARNING, "is no Java"),
     ],
 )

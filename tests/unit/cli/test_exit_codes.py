@@ -171,7 +171,6 @@ def test_a_missing_broker() -> None:
 @pytest.mark.parametrize(
     ("why", "advice"),
     [
-        ("Failed parsing HTTP/2 (Expected SETTINGS frame)", "Is it the port of --listen"),
         ("Tls handshake failed (TSI_PROTOCOL_FAILURE)", "Without TLS, give HOST:PORT"),
         ("Tls handshake failed: CERTIFICATE_VERIFY_FAILED", "--tls-trust-certs FILE"),
         ("ipv4:127.0.0.1:7650: Socket closed", "ledgerfold+ssl://HOST:PORT"),

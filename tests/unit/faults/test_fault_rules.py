@@ -69,6 +69,21 @@ def test_a_rule_applies_once_per_period_until_its_limit(
     assert rule.fault.hits == expected
 
 
+def _hits(**fault: Any) -> list[bool]:
+    rule = Rule(Fault(**fault))
+    return [rule.take(messages=1 + number % 3) for number in range(1_000)]
+
+
+def test_a_probability_hits_the_same_entries_for_a_seed() -> None:
+    """Numbers that a release of Python would change would change the tests of users."""
+    hits = _hits(probability=0.1)
+    assert [number for number, hit in enumerate(hits) if hit][:4] == [35, 40, 52, 75]
+    assert 70 < sum(hits) < 130
+    assert hits == _hits(probability=0.1) != _hits(probability=0.1, seed=7)
+    assert sum(_hits(probability=0.1, next=3)) == 3
+    assert all(_hits(probability=1))
+
+
 @pytest.mark.parametrize(
     ("scope", "applies"),
     [
@@ -109,6 +124,11 @@ def test_a_topic_includes_its_partitions() -> None:
         ({**BUSY, "consumer": "c"}, "has no consumer"),
         ({**BUSY, "next": -1}, "next is -1"),
         ({**BUSY, "every": 10**12}, "every is"),
+        ({**BUSY, "probability": 1.1}, "probability is 1.1"),
+        ({**BUSY, "probability": -0.1}, "probability is -0.1"),
+        ({**BUSY, "probability": float("nan")}, "probability is nan"),
+        ({**BUSY, "probability": 0.1, "every": 2}, "not both"),
+        ({**BUSY, "seed": 2}, "a seed needs a probability"),
         ({**BUSY, "topic": "a/b"}, "a/b"),
         ({**BUSY, "topic": "non-persistent://public/default/t"}, "only its lookups"),
         ({**BUSY, "namespace": "a/b/c"}, "a/b/c"),
@@ -119,6 +139,7 @@ def test_a_topic_includes_its_partitions() -> None:
         ({"kind": FAULT_KIND_FAIL_COMPACTION, "phase": 1}, "needs a phase: one, two, commit"),
         ({"kind": FAULT_KIND_DISK_FULL, "topic": TOPIC}, "'disk-full' has no topic"),
         ({"kind": FAULT_KIND_DISK_FULL, "every": 2}, "'disk-full' has no every"),
+        ({"kind": FAULT_KIND_DISK_FULL, "probability": 0.1}, "'disk-full' has no probability"),
         ({"kind": FAULT_KIND_LOSE_RECEIPT, "operation": FAULT_OPERATION_READ}, "publish"),
     ],
 )
