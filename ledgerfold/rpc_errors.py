@@ -172,7 +172,7 @@ def error_from_rpc(error: grpc.RpcError) -> LedgerfoldError:
         if call.code() == grpc.StatusCode.UNIMPLEMENTED:
             message = (
                 f"The broker does not have this call: its version is older than the client's, "
-                f"{__version__}. Restart it with the client's version, or use a client of the broker's."
+                f"{__version__}. Restart it with that version, or use a client of its version."
             )
         elif "Failed parsing HTTP/2" in message:
             message += f". {_OTHER_PROTOCOL}"

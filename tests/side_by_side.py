@@ -1,9 +1,9 @@
 """The whole suite, as `scripts/test` without arguments runs it: five concurrent pytests.
 
-Tests with Spark run in two, tests that start other processes in two, all others in the fifth; then,
-alone, the tests marked `alone`, which are sensitive to timing. Five suit two cores: tests wait for
-disks and processes half of their time. On one core, or with little memory, they run one after the
-other.
+Tests with Spark run in two, tests that start other processes in two, most others in the fifth. Then
+the tests marked `last`, which work against the clock, run with one pytest beside them, whose tests
+start no process. Five suit two cores: tests wait for disks and processes half of their time. On one
+core, or with little memory, they run one after the other.
 
 Each line begins with the name of its part. The failures and the last line of each part follow at
 the end. The exit code is the worst of all. Ctrl-C (and SIGTERM) interrupts the parts once, each
@@ -27,13 +27,15 @@ from typing import TextIO
 
 # The folders of tests/ whose tests all start processes. Other tests cannot use Spark.
 PROCESS_FOLDERS = ("conformance", "crash", "grpc", "pulsar", "spark")
-PART_MARKS = ("spark", "process", "alone")
-_SPARK = "spark and not alone"
-_PROCESS = "process and not spark and not alone"
+PART_MARKS = ("spark", "process", "last")
+# Folders that run beside the tests marked `last`, which leave a core idle.
+_BESIDE_LAST = ("model", "simulation")
+_SPARK = "spark and not last"
+_PROCESS = "process and not spark and not last"
+_REST = "not process and not spark and not last"
 # The arguments of each pytest. Importing all test modules takes ten seconds, so each imports only
 # the folders that may have tests for it. The folders are divided so that all parts end at about the
-# same time: the last one alone leaves a core idle. tests/conftest.py checks that no part leaves a
-# test out.
+# same time. tests/conftest.py checks that no part leaves a test out.
 STAGES = (
     {
         "spark": ["-m", _SPARK, "tests/crash", "tests/spark"],
@@ -41,11 +43,14 @@ STAGES = (
         "grpc": ["-m", _PROCESS, "tests/crash", "tests/grpc"],
         "process": ["-m", _PROCESS, "--ignore=tests/crash", "--ignore=tests/grpc"],
         "rest": [
-            *("-m", "not process and not spark and not alone"),
-            *(f"--ignore=tests/{each}" for each in PROCESS_FOLDERS),
+            *("-m", _REST),
+            *(f"--ignore=tests/{each}" for each in (*PROCESS_FOLDERS, *_BESIDE_LAST)),
         ],
     },
-    {"alone": ["-m", "alone", "tests/torture"]},
+    {
+        "last": ["-m", "last", "tests/torture"],
+        "beside": ["-m", _REST, *(f"tests/{each}" for each in _BESIDE_LAST)],
+    },
 )
 # For one pytest and its children: a Spark, another one in a separate process, brokers.
 PART_BYTES = 3 * 1024**3

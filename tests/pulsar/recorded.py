@@ -42,13 +42,20 @@ class RawClient:
         )
 
     def read(self) -> BaseCommand:
-        """Returns the next command. Raises EOFError at the end of the connection."""
-        while not self._frames:
-            data = self.socket.recv(65536)
-            if not data:
-                raise EOFError
-            self._frames += self._splitter.feed(data)
-        return parse(self._frames.pop(0)).command
+        """Returns the next command, and answers the broker's PINGs, of which one comes every 30 s.
+
+        Raises EOFError at the end of the connection.
+        """
+        while True:
+            while not self._frames:
+                data = self.socket.recv(65536)
+                if not data:
+                    raise EOFError
+                self._frames += self._splitter.feed(data)
+            found = parse(self._frames.pop(0)).command
+            if found.type != pulsar_pb2.PING:
+                return found
+            self.send(BaseCommand(type=pulsar_pb2.PONG, pong=pulsar_pb2.CommandPong()))
 
     def read_until(self, is_it: Callable[[BaseCommand], bool]) -> BaseCommand:
         while not is_it(command := self.read()):

@@ -24,7 +24,7 @@ from tests.support.compaction import LogBuilder, Stored, read_messages
 from tests.support.compactor_process import CompactorProcess, reason_of
 from tests.support.outside_package import SOURCE, OutsidePackage
 from tests.support.processes import command
-from tests.support.waiting import WAIT_S, wait_until
+from tests.support.waiting import RUN_S, wait_until
 
 MEMORY_BYTES = 200 * 1024 * 1024
 TIMEOUT_SECONDS = 2
@@ -352,7 +352,7 @@ def test_a_run_is_cancelled_during_the_trial_of_its_strategy(
     """The run has not begun and ends at once; so does the process of the trial."""
     log = _log(tmp_path, A1)
     plan = log.plan(100, strategy="outside:Slow")
-    call = own_worker.stub.Run(RunRequest(plan=plan), timeout=WAIT_S)
+    call = own_worker.stub.Run(RunRequest(plan=plan), timeout=RUN_S)
     cancel = CancelRequest(run_id=plan.run_id)
     wait_until(lambda: own_worker.stub.Cancel(cancel).found, "the trial")
     with pytest.raises(grpc.RpcError) as raised:

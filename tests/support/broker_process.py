@@ -23,10 +23,8 @@ from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import ServiceError
 from ledgerfold.v1 import admin_pb2
 from tests.support import processes
-from tests.support.waiting import WAIT_S, wait_until
+from tests.support.waiting import SPARK_START_S, WAIT_S, wait_until
 
-# Spark's first start on a busy machine of two cores.
-COMPACTOR_TIMEOUT_S = 180.0
 _LOG_TAIL_BYTES = 8_000
 
 
@@ -175,7 +173,7 @@ class BrokerProcess:
     # The compactor
 
     def wait_for_compactor(
-        self, timeout_s: float = COMPACTOR_TIMEOUT_S
+        self, timeout_s: float = SPARK_START_S
     ) -> admin_pb2.GetBrokerInfoResponse:
         """Waits until the worker is warm. Raises BrokerFailed if it does not start."""
         with Admin(self.url) as admin:

@@ -25,7 +25,7 @@ from ledgerfold.broker.worker.connection import SECRET_KEY
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest, RunRequest, RunResponse
 from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceStub
 from tests.support.processes import MARK, end, marked, new_mark
-from tests.support.waiting import WAIT_S
+from tests.support.waiting import RUN_S, SPARK_START_S, WAIT_S
 
 SERVICE = "ledgerfold.v1.CompactorService"
 # In the environment, for brokers that a test starts with this process's address.
@@ -92,7 +92,9 @@ class CompactorProcess:
         end(self.mark)
 
     def wait_until_serving(self) -> None:
-        watching = self.health.Watch(health_pb2.HealthCheckRequest(service=SERVICE), timeout=90)
+        watching = self.health.Watch(
+            health_pb2.HealthCheckRequest(service=SERVICE), timeout=SPARK_START_S
+        )
         for response in watching:
             if response.status == health_pb2.HealthCheckResponse.SERVING:
                 watching.cancel()
@@ -116,13 +118,13 @@ class CompactorProcess:
 
     def run(self, plan: CompactionPlan) -> tuple[list[RunResponse], Manifest]:
         """Returns all responses, and the manifest. Raises grpc.RpcError."""
-        responses = list(self.stub.Run(RunRequest(plan=plan), timeout=WAIT_S))
+        responses = list(self.stub.Run(RunRequest(plan=plan), timeout=RUN_S))
         return responses, responses[-1].manifest
 
     @contextmanager
     def running(self, plan: CompactionPlan) -> Iterator[Any]:
         """Reads a Run call in the background; yields the call once the run has begun."""
-        call = self.stub.Run(RunRequest(plan=plan), timeout=WAIT_S)
+        call = self.stub.Run(RunRequest(plan=plan), timeout=RUN_S)
         next(call)
         reader = threading.Thread(target=_read_to_end, args=(call,))
         reader.start()

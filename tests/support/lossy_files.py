@@ -63,6 +63,19 @@ class Crash(BaseException):
     """The machine went away. Not an Exception: nothing may handle it."""
 
 
+def _below(path: str, folder: str) -> str | None:
+    """Returns the path relative to that folder; None if it is elsewhere.
+
+    >>> _below("/disk/data/1", "/disk"), _below("/disk", "/disk"), _below("/disks/1", "/disk")
+    ('data/1', None, None)
+    """
+    return path[len(folder) + 1 :] if path.startswith(folder + "/") else None
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
 class _Node:
     """A file's content, or a folder when `data` is None."""
 
@@ -82,9 +95,10 @@ class LossyFiles(Files):
 
     def __init__(self, root: Path) -> None:
         super().__init__()
-        self._root = root
-        self._seen: dict[Path, _Node] = {root: _Node(None)}
-        self._durable: dict[Path, _Node] = dict(self._seen)
+        self._root = str(root)
+        # By path, as strings: hundreds of thousands of them are compared in a test.
+        self._seen: dict[str, _Node] = {self._root: _Node(None)}
+        self._durable: dict[str, _Node] = dict(self._seen)
         self.calls: list[str] = []
         self.during: Callable[[str], None] = lambda call: None
         self._fail_at = self._crash_at = -1
@@ -119,12 +133,16 @@ class LossyFiles(Files):
                 node.durable += tail(bytes(node.data[len(node.durable) :]))
                 node.data = bytearray(node.durable)
 
-    def _is_reachable(self, path: Path) -> bool:
+    def _is_reachable(self, path: str) -> bool:
         return all(each in self._durable for each in self._below_root(path))
 
-    def _below_root(self, path: Path) -> list[Path]:
+    def _below_root(self, path: str) -> Iterator[str]:
         """`path` and the folders above it, outermost first, without the root."""
-        return [each for each in (*reversed(path.parents), path) if self._root in each.parents]
+        below = _below(path, self._root)
+        if below is not None:
+            parts = below.split("/")
+            for count in range(1, len(parts) + 1):
+                yield "/".join((self._root, *parts[:count]))
 
     @contextmanager
     def step(
@@ -148,7 +166,7 @@ class LossyFiles(Files):
 
     def _node(self, path: Path) -> _Node:
         try:
-            return self._seen[path]
+            return self._seen[str(path)]
         except KeyError:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
 
@@ -156,14 +174,15 @@ class LossyFiles(Files):
         return self.free
 
     def exists(self, path: Path) -> bool:
-        return path in self._seen
+        return str(path) in self._seen
 
     def size(self, path: Path) -> int:
         return len(self._node(path).content)
 
     def listdir(self, path: Path) -> list[str]:
         self._node(path)
-        return sorted(each.name for each in self._seen if each.parent == path and each != path)
+        folder = str(path)
+        return sorted(each[len(folder) + 1 :] for each in self._seen if _folder_of(each) == folder)
 
     def open_read(self, path: Path) -> LossyReadFile:
         return LossyReadFile(self, self._node(path))
@@ -177,60 +196,65 @@ class LossyFiles(Files):
     def create(self, path: Path) -> LossyAppendFile:
         with self.step("create", path):
             self._node(path.parent)
-            if path in self._seen:
+            if str(path) in self._seen:
                 cause = FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
                 raise DiskFailure(str(path), "create", cause)
-            self._seen[path] = _Node(bytearray())
-            return LossyAppendFile(self, path, self._seen[path])
+            node = self._seen[str(path)] = _Node(bytearray())
+            return LossyAppendFile(self, path, node)
 
     def open_append(self, path: Path, size_bytes: int) -> LossyAppendFile:
         with self.step("open_append", path):
-            node = self._seen.get(path)
+            node = self._seen.get(str(path))
             if node is None or len(node.content) != size_bytes:
                 raise DiskFailure(str(path), "open_append", OSError(0, "not as it was left"))
             return LossyAppendFile(self, path, node)
 
     def make_dir(self, path: Path) -> None:
         with self.step("make_dir", path):
-            for each in self._below_root(path):
+            for each in self._below_root(str(path)):
                 self._seen.setdefault(each, _Node(None))
 
     def sync_dir(self, path: Path) -> None:
         with self.step("sync_dir", path):
             self._node(path)
-            for each in [each for each in self._durable if path in each.parents]:
-                child = path / each.relative_to(path).parts[0]
-                if child not in self._seen:
+            folder = str(path)
+            for each in list(self._durable):
+                below = _below(each, folder)
+                if below and f"{folder}/{below.partition('/')[0]}" not in self._seen:
                     del self._durable[each]
             for each, node in self._seen.items():
-                if each.parent == path and each != path:
+                if _folder_of(each) == folder:
                     self._durable[each] = node
 
     def replace(self, source: Path, target: Path) -> None:
         with self.step("replace", target):
-            self._seen[target] = self._node(source)
-            del self._seen[source]
+            self._seen[str(target)] = self._node(source)
+            del self._seen[str(source)]
             # For a folder: until its parent is synced, a crash shows the old name.
-            for each in [each for each in self._seen if source in each.parents]:
-                self._seen[target / each.relative_to(source)] = self._seen.pop(each)
-            for each in [each for each in self._durable if source in each.parents]:
-                self._durable[target / each.relative_to(source)] = self._durable[each]
+            for each in list(self._seen):
+                if below := _below(each, str(source)):
+                    self._seen[f"{target}/{below}"] = self._seen.pop(each)
+            for each in list(self._durable):
+                if below := _below(each, str(source)):
+                    self._durable[f"{target}/{below}"] = self._durable[each]
 
     def link(self, source: Path, target: Path) -> None:
         with self.step("link", target):
-            self._seen[target] = self._node(source)
+            self._seen[str(target)] = self._node(source)
 
     def is_same(self, path: Path, other: Path) -> bool:
-        return path in self._seen and self._seen[path] is self._seen.get(other)
+        node = self._seen.get(str(path))
+        return node is not None and node is self._seen.get(str(other))
 
     def remove(self, path: Path) -> None:
         with self.step("remove", path):
-            self._seen.pop(path, None)
+            self._seen.pop(str(path), None)
 
     def remove_dir(self, path: Path) -> None:
         with self.step("remove_dir", path):
-            for each in [each for each in self._seen if each == path or path in each.parents]:
-                del self._seen[each]
+            for each in list(self._seen):
+                if each == str(path) or _below(each, str(path)):
+                    del self._seen[each]
 
     def truncate(self, path: Path, size_bytes: int) -> None:
         with self.step("truncate", path):
@@ -256,7 +280,7 @@ class LossyFiles(Files):
         with self.step("copy", target):
             copied = _Node(bytearray(self._node(source).content))
             copied.durable = bytes(copied.content)
-            self._seen[target] = copied
+            self._seen[str(target)] = copied
 
     # -- damaging, as if the disk had done it -------------------------------------------------
 

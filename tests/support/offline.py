@@ -72,8 +72,9 @@ class Snapshot(NamedTuple):
             file = files.create(path)
             file.write([content])
             file.sync()
-            for folder in (path.parent, LEDGERS, DATA, DATA.parent):
-                files.sync_dir(folder)
+        parents = {path.parent for path in self.contents}
+        for folder in (*sorted(parents), LEDGERS, DATA, DATA.parent):
+            files.sync_dir(folder)
         return files, pairs
 
 

@@ -18,6 +18,8 @@ WAIT_S = 60.0
 WAIT_MS = 60_000
 # For a compaction, to which a start of Spark may belong.
 RUN_S = 100.0
+# For the first start of Spark on a busy machine of two cores.
+SPARK_START_S = 180.0
 _PAUSE_S = 0.02
 
 

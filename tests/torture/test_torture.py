@@ -11,7 +11,7 @@ from tests.torture.round import Round
 from tests.torture.settings import TortureSettings
 from tests.torture.victims import BROKER
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.last]
 
 KILLS_MIN = 3
 SHORT = TortureSettings(

@@ -46,7 +46,9 @@ def arguments(folder: Path, test: str) -> list[str]:
         ("grpc", {"grpc": ["process"], "brokers": ["process spark"]}),
         ("crash", {"grpc": ["process"], "spark": ["process spark"]}),
         ("conformance", {"process": ["process"], "brokers": ["process spark"]}),
-        ("torture", {"rest": [""], "alone": ["process spark alone", "spark alone"]}),
+        ("torture", {"rest": [""], "last": ["process spark last", "spark last"]}),
+        ("model", {"beside": [""], "process": ["process"]}),
+        ("simulation", {"beside": [""], "process": ["process"]}),
     ],
 )
 def test_each_test_belongs_to_one_part(folder: str, parts: dict[str, list[str]]) -> None:

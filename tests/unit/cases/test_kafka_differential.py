@@ -26,6 +26,7 @@ from tests.differential.kafka_run import (
 from tests.differential.kafka_subject import Answer, Model
 from tests.model.kafka.cleaner import DOCUMENTED, KAFKA, Round
 from tests.model.kafka.world import World
+from tests.support.property_tests import examples
 
 
 class Other(World):
@@ -93,7 +94,7 @@ def test_the_product_answers_as_the_model_does() -> None:
     """A whole broker, crashes included, with the worker's round: histories without codecs."""
     with closing(Product(LocalBroker())) as ours:
         duel = Duel(ours, Model())
-        for seed in range(1, 13):
+        for seed in range(1, 1 + examples(12)):
             found = duel.compare(history(seed, compressed=False, leaves_out=ours.leaves_out))
             assert found is None or explanation(found), told(found)
 

@@ -13,6 +13,7 @@ import pytest
 from ledgerfold.broker.http.routes import ADMIN
 from ledgerfold.broker.http.server import all_routes
 from tests.support.http_lab import HttpLab
+from tests.support.property_tests import examples
 
 NAMES = ("t", "p", "p-partition-0", "k", "nope", "", "..", "a/b", "ü\u2028", "x" * 1100)
 NUMBERS = ("1", "-1", "0", "9" * 19, "9" * 4000, "1.5", "x", "")
@@ -44,8 +45,9 @@ def test_every_route_answers_any_request(filled: HttpLab) -> None:
     failed = list[str]()
     routes = filled.on_loop(lambda: all_routes(filled.broker, "h:1", None))
     for method, template, _ in routes:
-        for at, body in enumerate(BODIES):
+        for at in range(0, len(BODIES), len(BODIES) // examples(len(BODIES))):
             path = filled_in(template, at)
+            body = BODIES[at]
             answer = filled.ask(method, path.removeprefix(ADMIN), body)
             if answer.status in (500, 504):
                 failed.append(f"{method} {path} {json.dumps(body)}: {answer}")

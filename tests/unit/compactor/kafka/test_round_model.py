@@ -30,6 +30,7 @@ from tests.model.kafka.records import batch_of, marker_of
 from tests.model.kafka.segments import Segment
 from tests.model.kafka.settings import TopicSettings
 from tests.support.kafka_log import KafkaLog
+from tests.support.property_tests import examples
 
 KEYS = [None, *"abcdefgh"]
 
@@ -261,7 +262,7 @@ def _bytes_of(batch: Batch) -> bytes:
 
 @pytest.mark.usefixtures("tasks")
 @pytest.mark.parametrize("profile", [DOCUMENTED, KAFKA])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(examples(6)))
 def test_cleanings_equal_the_model(seed: int, profile: str, tmp_path: Path) -> None:
     """Batch by batch, with the facts and figures of each new segment."""
     both = Both(tmp_path, seed, profile)
