@@ -48,19 +48,19 @@ def find_java(environment: MutableMapping[str, str]) -> Java:
         return _checked(Path(home) / "bin" / "java")
     except CompactorUnavailable as unsuitable:
         try:
-            found = _on_path(environment)
+            on_path = _on_path(environment)
         except CompactorUnavailable:
             raise unsuitable from None
-        _log.warning("Using %s instead of JAVA_HOME: %s", found.home, unsuitable)
+        _log.warning("Using %s instead of JAVA_HOME: %s", on_path.home, unsuitable)
         del environment["JAVA_HOME"]
-        return found
+        return on_path
 
 
 def _on_path(environment: Mapping[str, str]) -> Java:
-    found = shutil.which("java", path=environment.get("PATH", ""))
-    if found is None:
+    executable = shutil.which("java", path=environment.get("PATH", ""))
+    if executable is None:
         raise CompactorUnavailable(f"Spark needs Java, and none was found. {_INSTALL}")
-    return _checked(Path(found))
+    return _checked(Path(executable))
 
 
 def _checked(executable: Path) -> Java:
@@ -100,10 +100,10 @@ def _ask(executable: Path) -> str:
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise CompactorUnavailable(f"{executable} does not run: {error}. {_INSTALL}") from error
-    found = _VERSION.search(answer.stderr)
-    if found is None:
+    match = _VERSION.search(answer.stderr)
+    if match is None:
         raise CompactorUnavailable(f"{executable} does not report its version. {_INSTALL}")
-    return found.group(1)
+    return match.group(1)
 
 
 def _major(version: str) -> int:

@@ -49,10 +49,10 @@ def process_tree(root: int) -> list[int]:
         parent = _parent_of(entry)
         if parent is not None:
             children[parent].append(int(entry.name))
-    found = [root]
-    for pid in found:
-        found.extend(children[pid])
-    return found
+    pids = [root]
+    for pid in pids:
+        pids.extend(children[pid])
+    return pids
 
 
 def _parent_of(entry: Path) -> int | None:

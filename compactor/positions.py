@@ -46,5 +46,5 @@ def ranges(starts: Integers, counts: Integers) -> Integers:
     """Returns start, start + 1, ... of each range, `counts` each, one after the other."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
-    found: Integers = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - counts), counts)
-    return found
+    rows: Integers = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - counts), counts)
+    return rows

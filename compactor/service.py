@@ -189,9 +189,9 @@ class CompactorService(CompactorServiceServicer):
             if len(request.messages) > CHOICES_MAX:
                 raise InvalidRequest(f"A call may contain at most {CHOICES_MAX} messages.")
             name, settings = request.strategy.name, request.strategy.settings
-            found = await self._trials.choices(name, settings, [*map(_as_json, request.messages)])
-            answer = DescribeDecisionsResponse(why=found.get("why", ""))
-            for left, right, words in found.get("choices", ()):
+            choices = await self._trials.choices(name, settings, [*map(_as_json, request.messages)])
+            answer = DescribeDecisionsResponse(why=choices.get("why", ""))
+            for left, right, words in choices.get("choices", ()):
                 answer.choices.add(left=left, right=right, words=words)
             return answer
         raise AssertionError("abort_on_error ends the call")
@@ -217,8 +217,8 @@ class CompactorService(CompactorServiceServicer):
             yield
 
     async def _check_secret(self, context: Any) -> None:
-        given = dict(context.invocation_metadata() or ()).get(SECRET_KEY, b"")
-        if not hmac.compare_digest(given, self._secret):
+        secret = dict(context.invocation_metadata() or ()).get(SECRET_KEY, b"")
+        if not hmac.compare_digest(secret, self._secret):
             refusal = NotAllowed(
                 "The call does not have this worker's secret. Start the broker with the worker's "
                 "LEDGERFOLD_COMPACTOR_SECRET."

@@ -106,7 +106,7 @@ def local_cores(master: str) -> int:
     """
     if master == "local":
         return 1
-    found = re.fullmatch(r"local\[\s*(\d+|\*)\s*(,\s*\d+\s*)?\]", master)
-    if found is None:
+    match = re.fullmatch(r"local\[\s*(\d+|\*)\s*(,\s*\d+\s*)?\]", master)
+    if match is None:
         return CORES
-    return max(1, (os.cpu_count() or 1) if found[1] == "*" else int(found[1]))
+    return max(1, (os.cpu_count() or 1) if match[1] == "*" else int(match[1]))

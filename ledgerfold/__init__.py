@@ -162,8 +162,8 @@ if not TYPE_CHECKING:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         if name in _MODULES:
             return import_module(f"{__name__}.{name}")
-        found = globals()[name] = getattr(import_module("ledgerfold.broker.client"), name)
-        return found
+        value = globals()[name] = getattr(import_module("ledgerfold.broker.client"), name)
+        return value
 
 
 def __dir__() -> list[str]:

@@ -169,21 +169,21 @@ def _cut(message: str, text: str) -> str:
 
     A run consists of whole pieces of the message, plus less than a piece at each end.
     """
-    found = [
+    is_quoted = [
         len(message[at : at + _PIECE]) == _PIECE and message[at : at + _PIECE] in text
         for at in range(0, len(message), _PIECE)
     ]
     parts, at = list[str](), 0
-    while at < len(found):
+    while at < len(is_quoted):
         begin = at
-        while at < len(found) and found[at]:
+        while at < len(is_quoted) and is_quoted[at]:
             at += 1
         run = message[begin * _PIECE : at * _PIECE]
         if len(run) > _KEPT:
             parts.append(f"{run[:_KEPT]}... (of {len(text)} characters) ")
         else:
             parts.append(run)
-        if at < len(found):
+        if at < len(is_quoted):
             parts.append(message[at * _PIECE : (at + 1) * _PIECE])
         at += 1
     return "".join(parts)

@@ -42,8 +42,8 @@ class ExistingBroker:
 
     def __exit__(self, *exc_info: object) -> None:
         self._block.close()
-        for made in ("client", "admin"):
-            self.__dict__.pop(made, None)
+        for attribute in ("client", "admin"):
+            self.__dict__.pop(attribute, None)
 
     @property
     def url(self) -> str:

@@ -45,11 +45,11 @@ class AppendFiles:
 
     def create(self, path: Path) -> AppendFile:
         """Creates a file. Raises DiskFailure, also if the file exists."""
-        kept = _KeptFile(self, path)
-        with kept.lock:
-            kept.file = self._opened(lambda: self._files.create(path))
-            self.used(kept)
-        return kept
+        file = _KeptFile(self, path)
+        with file.lock:
+            file.file = self._opened(lambda: self._files.create(path))
+            self.used(file)
+        return file
 
     def reopen(self, path: Path, size_bytes: int) -> AppendFile:
         return self._opened(lambda: self._files.open_append(path, size_bytes))
@@ -88,10 +88,10 @@ class AppendFiles:
         """Removes the least recently used idle file from the list; its lock is held on return."""
         with self._lock:
             if len(self._open) > kept_max:
-                for kept in self._open:
-                    if kept.lock.acquire(blocking=False):
-                        del self._open[kept]
-                        return kept
+                for file in self._open:
+                    if file.lock.acquire(blocking=False):
+                        del self._open[file]
+                        return file
         return None
 
 

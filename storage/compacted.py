@@ -43,19 +43,19 @@ def check_output(
             where = f"it names {segment.path!r}, which is not a segment of ledger {ledger_id}"
             raise CompactionFailed("manifest", where)
         before = known.get(_identity(segment))
-        found = _linked(segment, before, ledgers_dir, files)
-        if found is None:
-            before, found = None, tally_segment(ledgers_dir / segment.path, segment, files)
+        linked = _linked(segment, before, ledgers_dir, files)
+        if linked is None:
+            before, linked = None, tally_segment(ledgers_dir / segment.path, segment, files)
         if segment.HasField("key_index"):
             _check_index(segment, ledgers_dir, files)
-            found.key_index.CopyFrom(segment.key_index)
+            linked.key_index.CopyFrom(segment.key_index)
         if segment.HasField("dead"):
             _check_vector(segment, before, ledgers_dir, files)
-            found.dead.CopyFrom(segment.dead)
+            linked.dead.CopyFrom(segment.dead)
         if before is not None and segment.dead.messages < before.dead.messages:
             raise Corruption(segment.path, 0, "all messages that were dead before", "fewer")
-        if found != segment:
-            raise Corruption(segment.path, 0, _summary(segment), _summary(found))
+        if linked != segment:
+            raise Corruption(segment.path, 0, _summary(segment), _summary(linked))
         if last is not None and record_position(segment, last=False) <= last:
             raise Corruption(segment.path, 0, f"entries above {last}", _summary(segment))
         last = record_position(segment, last=True)
@@ -71,13 +71,13 @@ def _linked(
     """Returns the record of a segment whose file is that of the `known` one; None if it is not."""
     if known is None or not files.is_same(ledgers_dir / segment.path, ledgers_dir / known.path):
         return None
-    found = SegmentRecord()
-    found.CopyFrom(known)
-    found.path = segment.path
+    linked = SegmentRecord()
+    linked.CopyFrom(known)
+    linked.path = segment.path
     # Both may differ from those in the previous ledger.
-    found.ClearField("key_index")
-    found.ClearField("dead")
-    return found
+    linked.ClearField("key_index")
+    linked.ClearField("dead")
+    return linked
 
 
 def _check_vector(

@@ -64,10 +64,10 @@ _lock = threading.Lock()
 
 
 def _from_environment() -> dict[str, int]:
-    wanted = os.environ.get("LEDGERFOLD_CRASH_AT", "")
-    if not wanted:
+    point = os.environ.get("LEDGERFOLD_CRASH_AT", "")
+    if not point:
         return {}
-    name, _, count = wanted.partition("@")
+    name, _, count = point.partition("@")
     if name not in POINTS:
         raise ValueError(f"LEDGERFOLD_CRASH_AT names {name!r}; the points are {', '.join(POINTS)}")
     return {name: int(count or "1")}
@@ -96,9 +96,9 @@ def reach(point: str) -> None:
     if not _armed:
         return
     with _lock:
-        left = _armed.get(point)
-        if left is None:
+        remaining = _armed.get(point)
+        if remaining is None:
             return
-        _armed[point] = left - 1
-    if left == 1:
+        _armed[point] = remaining - 1
+    if remaining == 1:
         os.kill(os.getpid(), signal.SIGKILL)

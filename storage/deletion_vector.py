@@ -274,10 +274,10 @@ class VectorCache:
         if not segment.HasField("dead"):
             return None
         with self._lock:
-            kept = self._kept.get(segment.path)
-            if kept is not None and kept.checksum == segment.dead.checksum:
+            cached = self._kept.get(segment.path)
+            if cached is not None and cached.checksum == segment.dead.checksum:
                 self._kept.move_to_end(segment.path)
-                return kept
+                return cached
         if not wait:
             raise BlockingIOError
         vector = load_vector(self._ledgers_dir, segment, self._files)

@@ -259,10 +259,10 @@ def rebuild_header(
 
 def has_header(buffer: Buffer, offset: int) -> bool:
     """Returns whether `buffer` holds all bytes of the header at `offset`, valid or not."""
-    left = len(buffer) - offset
-    if left >= HEADER_BYTES:
+    remaining = len(buffer) - offset
+    if remaining >= HEADER_BYTES:
         return True
-    return left >= HEADER_BYTES_MIN and buffer[offset + 4] != FORMAT_VERSION
+    return remaining >= HEADER_BYTES_MIN and buffer[offset + 4] != FORMAT_VERSION
 
 
 def read_header(buffer: Buffer, offset: int = 0, path: str = "entry") -> EntryHeader:
@@ -281,15 +281,17 @@ def read_header(buffer: Buffer, offset: int = 0, path: str = "entry") -> EntryHe
 
 def _read_old_header(buffer: Buffer, offset: int, path: str) -> EntryHeader:
     """Decodes a header of version 1. Raises the error that describes any other header."""
-    left = len(buffer) - offset
-    if left < HEADER_BYTES_MIN:
-        raise Corruption(path, offset, f"a header of {HEADER_BYTES_MIN} bytes", f"{left} bytes")
+    remaining = len(buffer) - offset
+    if remaining < HEADER_BYTES_MIN:
+        raise Corruption(
+            path, offset, f"a header of {HEADER_BYTES_MIN} bytes", f"{remaining} bytes"
+        )
     header = EntryHeader(*_BASE.unpack_from(buffer, offset))
     found = crc32c(buffer[offset + 4 : offset + HEADER_BYTES_MIN])
     if found != header.crc:
         raise Corruption(path, offset, f"header CRC32C {header.crc:08x}", f"{found:08x}")
     if header.version == FORMAT_VERSION:
-        raise Corruption(path, offset, f"a header of {HEADER_BYTES} bytes", f"{left} bytes")
+        raise Corruption(path, offset, f"a header of {HEADER_BYTES} bytes", f"{remaining} bytes")
     if header.version != 1:
         raise IncompatibleFormat(path, header.version, f"versions 1 to {FORMAT_VERSION}")
     return header

@@ -67,9 +67,9 @@ def check_entry(frame: Buffer, bytes_max: int = ENTRY_BYTES_MAX) -> EntryHeader:
     if type(frame) is bytes and len(frame) <= bytes_max:
         # NOTE: the usual case, small entries, in a third of the time; checked_entry handles all
         # others, and all errors.
-        found = read_entry(frame, 0)
-        if found is not None:
-            header, entry = found
+        parsed = read_entry(frame, 0)
+        if parsed is not None:
+            header, entry = parsed
             if (
                 len(entry) == len(frame)
                 and header.message_count == 1

@@ -55,13 +55,13 @@ class WireError(NamedTuple):
 
 def _classes() -> dict[str, type[LedgerfoldError]]:
     """Returns one class per reason: the base class that introduced it."""
-    found: dict[str, type[LedgerfoldError]] = {}
+    classes: dict[str, type[LedgerfoldError]] = {}
     queue: list[type[LedgerfoldError]] = [LedgerfoldError]
     while queue:
         cls = queue.pop(0)
-        found.setdefault(cls.reason, cls)
+        classes.setdefault(cls.reason, cls)
         queue.extend(cls.__subclasses__())
-    return found
+    return classes
 
 
 CLASSES = _classes()

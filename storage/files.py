@@ -117,10 +117,10 @@ class RealAppendFile(_Descriptor):
             raise self._failed("A write", error) from error
 
     def _write_some(self, buffers: list[Buffer]) -> None:
-        wanted = sum(map(len, buffers))
+        size_bytes = sum(map(len, buffers))
         written = os.writev(self._descriptor, buffers)
         self.size_bytes += written
-        while written < wanted:
+        while written < size_bytes:
             # A short write, as on a nearly full disk: writing the rest fails with the reason.
             rest = b"".join(buffers)[written:]
             count = os.write(self._descriptor, rest)

@@ -72,16 +72,16 @@ def scan_keys(
     Corruption.
     """
     window = Window(pread, segment.size_bytes)
-    offset, last, wanted = 0, Position(-1, -1), BLOCK_BYTES
+    offset, last, read_bytes = 0, Position(-1, -1), BLOCK_BYTES
     while offset < segment.size_bytes:
         try:
-            at = window.place(offset, HEADER_BYTES, wanted)
+            at = window.place(offset, HEADER_BYTES, read_bytes)
             header = read_header(window.view, at, segment.path)
             size = header.header_bytes + header.key_bytes
             has_keys_in_values = header.codec == Codec.PULSAR and not header.is_plain
             if has_keys_in_values:
                 size += header.value_bytes
-            at = window.place(offset, size, wanted)
+            at = window.place(offset, size, read_bytes)
             keys_only = not has_keys_in_values
             verify_sections(window.view, header, at, segment.path, keys_only=keys_only)
         except Corruption as error:
@@ -90,7 +90,7 @@ def scan_keys(
             raise Corruption(segment.path, offset, f"an entry above {last}", str(header.position))
         yield header, window.view[at + header.header_bytes : at + size]
         offset, last = offset + header.size_bytes, header.position
-        wanted = HOP_BYTES if header.value_bytes > BLOCK_BYTES else BLOCK_BYTES
+        read_bytes = HOP_BYTES if header.value_bytes > BLOCK_BYTES else BLOCK_BYTES
 
 
 def versions_of(

@@ -48,8 +48,8 @@ class MemoryKeyValue:
 
     def last(self, prefix: bytes) -> tuple[bytes, bytes] | None:
         with self._lock:
-            found = (pair for pair in self._pairs.items() if pair[0].startswith(prefix))
-            return max(found, default=None)
+            pairs = (pair for pair in self._pairs.items() if pair[0].startswith(prefix))
+            return max(pairs, default=None)
 
     def write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:
         with self._lock:

@@ -353,7 +353,7 @@ class LedgerStore:
                 writer.abandon()
         failed = {*ledger_ids}
         with self._left_lock:
-            left, self._left = self._left - failed, set()
+            remaining, self._left = self._left - failed, set()
         try:
             self._delete(ledger_ids)
             failed.clear()
@@ -367,7 +367,7 @@ class LedgerStore:
             # Not earlier: a concurrent reader would put it into the cache again.
             for ledger_id in ledger_ids:
                 self._forget(ledger_id)
-            failed |= delete_left(left, self.ledgers_dir, self._metadata, self._files)
+            failed |= delete_left(remaining, self.ledgers_dir, self._metadata, self._files)
             with self._left_lock:
                 self._left |= failed
 

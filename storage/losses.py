@@ -162,12 +162,12 @@ def name_topics(
     data_dir = ledgers_dir.parent
     known = without_unfinished(ledgers, topics, SnapshotFolder(data_dir, files).ledger_ids())
     unnamed = unnamed_files(ledgers_dir, known, files, split_by_unfinished(data_dir, files))
-    found: dict[str, set[int]] = {}
+    by_topic: dict[str, set[int]] = {}
     for each in unnamed:
         topic = _topic_of(each, known.get(each.ledger_id), files) if each.holds_entries else ""
         if topic:
-            found.setdefault(topic, set()).add(each.ledger_id)
-    for topic, ledger_ids in sorted(found.items()):
+            by_topic.setdefault(topic, set()).add(each.ledger_id)
+    for topic, ledger_ids in sorted(by_topic.items()):
         report.unrecorded[topic] = sorted(ledger_ids)
         _log.error("%s", MetadataLost(topic, report.unrecorded[topic]))
     return unnamed

@@ -40,23 +40,23 @@ class LruCache(Generic[K, V]):
         cached.
         """
         with self._lock:
-            kept = self._kept.get(key)
-            if kept is not None:
+            cached = self._kept.get(key)
+            if cached is not None:
                 self._kept.move_to_end(key)
-                return kept
+                return cached
             forgettings = self._forgettings
         built = make()
         evicted = None
         with self._lock:
             if self._forgettings != forgettings:
                 return built
-            kept = self._kept.setdefault(key, built)
+            cached = self._kept.setdefault(key, built)
             self._kept.move_to_end(key)
             if len(self._kept) > self._kept_max:
                 # Released at the end of this call, without the lock.
                 evicted = self._kept.popitem(last=False)
         del evicted
-        return kept
+        return cached
 
     def forget(self, matches: Callable[[K], bool]) -> None:
         """Removes all values whose key matches. Callers that hold one may continue to use it."""

@@ -19,5 +19,5 @@ def absolute_path(path: str | os.PathLike[str]) -> Path:
     """Returns the absolute path. Raises FileNotFoundError if `path` is relative and the working
     directory no longer exists.
     """
-    found = Path(path).absolute()
-    return found.resolve() if ".." in found.parts else found
+    absolute = Path(path).absolute()
+    return absolute.resolve() if ".." in absolute.parts else absolute

@@ -140,24 +140,24 @@ class LedgerReader:
         first entry is not in memory; only one thread at a time may read so, among all readers of
         the store.
         """
-        found: list[StoredEntry] = []
+        entries: list[StoredEntry] = []
         segments = self._segments()
         at = bisect_left(segments, start, key=lambda each: record_position(each, last=True))
         for segment in segments[at:]:
             if record_position(segment, last=False) > end:
                 break
             try:
-                bytes_max -= self._read_segment(segment, start, end, bytes_max, found, wait)
+                bytes_max -= self._read_segment(segment, start, end, bytes_max, entries, wait)
             except (BlockingIOError, Corruption, IncompatibleFormat, MissingFile):
-                if found:
+                if entries:
                     break
                 raise
             # NOTE: a read may end before the segment does, with bytes to spare, if the next entry
             # does not fit in them; then the next segment must not be read yet.
-            is_whole = found and found[-1].header.position >= live_position(segment, last=True)
-            if found and (bytes_max <= 0 or not is_whole):
+            is_whole = entries and entries[-1].header.position >= live_position(segment, last=True)
+            if entries and (bytes_max <= 0 or not is_whole):
                 break
-        return found
+        return entries
 
     def _read_segment(
         self,
@@ -181,8 +181,8 @@ class LedgerReader:
         while True:
             # The file may be longer: the bytes after it are being written, or were never
             # acknowledged.
-            wanted = max(min(bytes_max, segment.size_bytes - offset), HEADER_BYTES)
-            block, base = pread(wanted, offset), offset
+            size_bytes = max(min(bytes_max, segment.size_bytes - offset), HEADER_BYTES)
+            block, base = pread(size_bytes, offset), offset
             if vector is None:
                 run, size = read_run(block, expected, end, is_dense=not self._is_compacted)
                 if run:
@@ -243,9 +243,9 @@ class LedgerReader:
         """
         view = memoryview(block)
         while at + HEADER_BYTES <= len(view) or has_header(view, at):
-            found = read_entry(view, at)
-            if found is not None:
-                header, data = found
+            entry = read_entry(view, at)
+            if entry is not None:
+                header, data = entry
                 if header[5:7] > end:
                     return
                 is_dead = vector is not None and _is_dead(vector, header, offset + at, path)
@@ -329,9 +329,9 @@ class LedgerReader:
         A header says which rows are live; entries without live rows are omitted. Raises Corruption,
         MissingFile.
         """
-        found = scan_keys(self._open_file(segment.path).pread, segment)
+        keys = scan_keys(self._open_file(segment.path).pread, segment)
         vector = self._vectors.of(segment)
-        return found if vector is None else _live_keys(found, vector, segment.path)
+        return keys if vector is None else _live_keys(keys, vector, segment.path)
 
     def last_entry(self) -> StoredEntry | None:
         """Returns the last durable entry."""

@@ -186,14 +186,14 @@ def recovered(
     record: LedgerRecord, ledgers_dir: Path, files: Files, now_ms: int, report: RecoveryReport
 ) -> tuple[LedgerRecord, StorageError | None]:
     """Returns the record of an open ledger's contents, and its damage; cuts a torn tail."""
-    found: list[SegmentRecord] = []
+    segments: list[SegmentRecord] = []
     damage: StorageError | None = None
     for segment in record.segments:
         if not segment.sealed:
             segment, error = _recover_segment(segment, record, ledgers_dir, files, report)
             damage = damage or error
-        found.append(segment)
-    return _closed(record, found, now_ms), damage
+        segments.append(segment)
+    return _closed(record, segments, now_ms), damage
 
 
 def _closed(record: LedgerRecord, segments: list[SegmentRecord], now_ms: int) -> LedgerRecord:
@@ -352,16 +352,16 @@ def _search(file: ReadFile, offset: int, bad: Position) -> _Following:
     would look like a torn tail.
     """
     # Bytes 8 to 15 of a header are the ledger id: checksums are computed only where it matches.
-    wanted = bad.ledger_id.to_bytes(8, "little")
-    found = _Following(bad, False)
+    id_bytes = bad.ledger_id.to_bytes(8, "little")
+    following = _Following(bad, False)
     while True:
         block = file.pread(_SEARCH_BYTES, offset)
-        at = block.find(wanted, 8)
+        at = block.find(id_bytes, 8)
         while at >= 0:
-            found = _with_header(found, block, at - 8, bad)
-            at = block.find(wanted, at + 1)
+            following = _with_header(following, block, at - 8, bad)
+            at = block.find(id_bytes, at + 1)
         if len(block) < _SEARCH_BYTES:
-            return found
+            return following
         offset += len(block) - HEADER_BYTES + 1
 
 

@@ -51,14 +51,14 @@ def delete_left(
     ledger_ids: Iterable[int], ledgers_dir: Path, metadata: MetadataStore, files: Files
 ) -> set[int]:
     """Deletes as many of the ledgers as possible. Returns those that remain."""
-    left = set()
+    failed = set()
     for ledger_id in ledger_ids:
         try:
             delete_ledgers((ledger_id,), ledgers_dir, metadata, files)
         except DiskFailure as error:
             _log.warning("Ledger %d is not removed yet: %s", ledger_id, error)
-            left.add(ledger_id)
-    return left
+            failed.add(ledger_id)
+    return failed
 
 
 def sweep(
@@ -76,20 +76,20 @@ def sweep(
         ledger_id = parse_ledger_dir(folder)
         if ledger_id is None or ledger_id in report.damaged:
             continue
-        found = of_folder.get(ledger_id, [])
+        in_folder = of_folder.get(ledger_id, [])
         is_orphan = ledger_id not in report.known
-        kept = [each for each in found if keeps_entries and each.holds_entries]
-        if kept:
+        retained = [each for each in in_folder if keeps_entries and each.holds_entries]
+        if retained:
             # Without it, a repair could not tell which messages of its segment are dead.
-            kept += [each for each in found if each.path.suffix == DELETION_VECTOR_SUFFIX]
-        report.kept += [str(each.path) for each in kept]
+            retained += [each for each in in_folder if each.path.suffix == DELETION_VECTOR_SUFFIX]
+        report.kept += [str(each.path) for each in retained]
         try:
-            if is_orphan and not kept:
+            if is_orphan and not retained:
                 files.remove_dir(ledgers_dir / folder)
                 report.orphans.append(folder)
                 continue
-            for each in found:
-                if each not in kept:
+            for each in in_folder:
+                if each not in retained:
                     files.remove(each.path)
                     report.orphans.append(f"{folder}/{each.path.name}")
         except DiskFailure as error:

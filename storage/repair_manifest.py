@@ -34,8 +34,8 @@ def unfinished_repairs(data_dir: Path, files: Files) -> list[str]:
 
 def split_by_unfinished(data_dir: Path, files: Files) -> set[str]:
     """Returns the segments that killed repairs have split off, or may have."""
-    found = set()
+    paths = set()
     for name in unfinished_repairs(data_dir, files):
         manifest = read_manifest(data_dir / REPAIRS / name, files)
-        found |= {each["target"] for each in manifest.get("split", [])}
-    return found
+        paths |= {each["target"] for each in manifest.get("split", [])}
+    return paths

@@ -130,12 +130,12 @@ class RocksKeyValue:
 
     def last(self, prefix: bytes) -> tuple[bytes, bytes] | None:
         with self._access.shared():
-            found = self._last(prefix)
+            pair = self._last(prefix)
             is_doubtful = any(key.startswith(prefix) for key in self._doubtful)
         if is_doubtful:
             # The last pair before the write may differ from the one found.
             return next(reversed(self.scan(prefix)), None)
-        return found
+        return pair
 
     def _last(self, prefix: bytes) -> tuple[bytes, bytes] | None:
         # Keys are UTF-8, so the last byte is not the greatest.
@@ -145,9 +145,9 @@ class RocksKeyValue:
             cursor.seek_for_prev(end)
             if cursor.valid() and bytes(cursor.key()) == end:
                 cursor.prev()
-            found = (bytes(cursor.key()), bytes(cursor.value())) if cursor.valid() else None
+            pair = (bytes(cursor.key()), bytes(cursor.value())) if cursor.valid() else None
             cursor.status()
-        return found if found is not None and found[0].startswith(prefix) else None
+        return pair if pair is not None and pair[0].startswith(prefix) else None
 
     def write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:
         deletes = tuple(deletes)

@@ -234,8 +234,8 @@ def scan_headers(buffer: Buffer, path: str, size_bytes: int) -> Iterator[tuple[E
                 above = str(Position(*last))
                 raise Corruption(path, offset, f"an entry above {above}", str(header.position))
             if end > size_bytes:
-                left = f"{size_bytes - offset}"
-                raise Corruption(path, offset, f"{header.size_bytes} bytes of entry", left)
+                remaining = f"{size_bytes - offset}"
+                raise Corruption(path, offset, f"{header.size_bytes} bytes of entry", remaining)
             last = position
             yield header, offset
             offset = end

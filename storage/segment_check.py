@@ -154,8 +154,8 @@ class _Scan:
             return self._search(offset + 1)
         self._meet(header)
         if offset + header.size_bytes > self._end:
-            left = f"{self._end - offset} bytes"
-            self._bad("entry", offset, f"{header.size_bytes} bytes of entry", left, header)
+            remaining = f"{self._end - offset} bytes"
+            self._bad("entry", offset, f"{header.size_bytes} bytes of entry", remaining, header)
             self._result.damages[-1].reaches_beyond = True
             return self._search(offset + 1)
         end = offset + header.size_bytes
@@ -194,12 +194,12 @@ class _Scan:
     def _pages(self, size: int, offset: int) -> Iterator[bytes]:
         end = offset + size
         while offset < end:
-            wanted = min(_PAGE_BYTES - offset % _PAGE_BYTES, end - offset)
+            size_bytes = min(_PAGE_BYTES - offset % _PAGE_BYTES, end - offset)
             try:
-                yield self._file.pread(wanted, offset)
+                yield self._file.pread(size_bytes, offset)
             except DiskFailure:
-                yield bytes(wanted)
-            offset += wanted
+                yield bytes(size_bytes)
+            offset += size_bytes
 
     def _is_in_order(self, position: Position) -> bool:
         in_ledger = self._bounds.ledger_id in (-1, position.ledger_id)
@@ -216,8 +216,8 @@ class _Scan:
         is_raw = self._bounds.ledger_id >= 0
         if is_raw and header.position != self._last.next:
             if self._tally is not None or not self._result.damages:
-                wanted = f"entry {self._last.next}"
-                self._bad("order", offset, wanted, f"entry {header.position}")
+                expected = f"entry {self._last.next}"
+                self._bad("order", offset, expected, f"entry {header.position}")
                 self._meet(header)
             self._tally = None
         if self._tally is None:
@@ -276,8 +276,8 @@ class _Scan:
             block, at = self._block(offset, _HEADER_ROOM)
             base, intact_through = offset - at, len(block) - _HEADER_ROOM
             is_last = base + len(block) >= self._end
-            for found in _LIKE_A_HEADER.finditer(block, at + _VERSION_AT):
-                start = found.start() - _VERSION_AT
+            for match in _LIKE_A_HEADER.finditer(block, at + _VERSION_AT):
+                start = match.start() - _VERSION_AT
                 if base + start >= self._end or (start > intact_through and not is_last):
                     break
                 if self._is_header(base + start):
@@ -303,14 +303,14 @@ class _Scan:
             at = min(size, segment.size_bytes)
             self._bad("file", at, f"{segment.size_bytes} bytes", f"{size} bytes")
         elif not result.damages:
-            found = result.extents[0].record if result.extents else SegmentRecord()
+            computed = result.extents[0].record if result.extents else SegmentRecord()
             if segment.HasField("key_index"):
                 # The entries do not describe the index; an intact segment keeps it.
-                found.key_index.CopyFrom(segment.key_index)
+                computed.key_index.CopyFrom(segment.key_index)
             if segment.HasField("dead") and result.extents:
-                found.dead.CopyFrom(result.extents[0].dead.finish()[1])
-            if found != segment:
-                self._bad("sums", 0, describe(segment), describe(found))
+                computed.dead.CopyFrom(result.extents[0].dead.finish()[1])
+            if computed != segment:
+                self._bad("sums", 0, describe(segment), describe(computed))
 
 
 def describe(segment: SegmentRecord) -> str:

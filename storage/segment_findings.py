@@ -116,11 +116,11 @@ class SegmentCheck:
     @property
     def producers(self) -> dict[int, ProducerSeen]:
         """The producers of the good entries, by number."""
-        found: dict[int, ProducerSeen] = {}
+        producers: dict[int, ProducerSeen] = {}
         for extent in self.extents:
             for number, seen in extent.origin.producers.items():
-                found[number] = max(seen, found.get(number, seen))
-        return found
+                producers[number] = max(seen, producers.get(number, seen))
+        return producers
 
     @property
     def has_pulsar_entries(self) -> bool:

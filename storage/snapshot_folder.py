@@ -64,16 +64,16 @@ class SnapshotFolder:
 
     def damaged(self) -> dict[str, StorageError]:
         """Returns the snapshots that cannot be restored, and why. Raises DiskFailure."""
-        found: dict[str, StorageError] = {}
+        errors: dict[str, StorageError] = {}
         for name in self.names():
             try:
                 self.check_files(self.load(name))
             except (Corruption, MissingFile) as error:
-                found[name] = error
+                errors[name] = error
             except SnapshotNotFound:
                 path = str(self.path / name / SNAPSHOT_RECORDS)
-                found[name] = MissingFile(path, f"snapshot {name}")
-        return found
+                errors[name] = MissingFile(path, f"snapshot {name}")
+        return errors
 
     def ledger_ids(self) -> set[int]:
         """Returns the ids of the ledgers of all snapshots that can be read. Raises DiskFailure."""

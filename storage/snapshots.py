@@ -81,13 +81,13 @@ class Snapshots(SnapshotFolder):
 
     def listed(self) -> list[Snapshot]:
         """Returns the snapshots by name, without damaged ones. Raises DiskFailure."""
-        found = []
+        snapshots = []
         for name in self.names():
             try:
-                found.append(described(self.load(name)))
+                snapshots.append(described(self.load(name)))
             except (Corruption, SnapshotNotFound) as error:
                 _log.warning("Snapshot %s is not listed: %s", name, error)
-        return found
+        return snapshots
 
     # Saving.
 
@@ -185,11 +185,11 @@ class Snapshots(SnapshotFolder):
         NotAllowed, StorageError.
         """
         self.check_files(records)
-        wanted = ledgers_of(records)
-        gone, made = list[int](), list[int]()
+        ledgers = ledgers_of(records)
+        gone, restored = list[int](), list[int]()
 
         def edit(batch: MetadataBatch) -> None:
-            gone.extend(each for each in batch.delete_everything() if each not in wanted)
+            gone.extend(each for each in batch.delete_everything() if each not in ledgers)
             for pair in records.pairs:
                 if pair.key.startswith(_CURSOR):
                     batch.put(self._renewed(decode(CursorRecord, pair.key, pair.value)))
@@ -198,19 +198,19 @@ class Snapshots(SnapshotFolder):
 
         try:
             with self._metadata.removals.exclusive():
-                made += self._list(records, wanted)
-                self._bring_back(records, wanted)
+                restored += self._list(records, ledgers)
+                self._bring_back(records, ledgers)
                 try:
                     self._metadata.change(edit)
                 except DiskFailure as error:
                     if error.may_be_durable:
-                        made.clear()
+                        restored.clear()
                     raise
-                self._metadata.restored.update(wanted)
+                self._metadata.restored.update(ledgers)
                 self._metadata.count_durably()
         except LedgerfoldError:
             with suppress(DiskFailure):
-                delete(made)
+                delete(restored)
             raise
         reach("restore.recorded")
         return gone
@@ -222,24 +222,24 @@ class Snapshots(SnapshotFolder):
 
     def _list(self, records: SnapshotRecords, wanted: dict[int, LedgerRecord]) -> list[int]:
         """Lists the ledgers that exist no more as being made. Returns their ids."""
-        found = {each.ledger_id: each for each in self._metadata.ledgers()}
+        ledgers = {each.ledger_id: each for each in self._metadata.ledgers()}
         deleted = {
             ledger_id
-            for ledger_id, each in found.items()
+            for ledger_id, each in ledgers.items()
             if ledger_id in wanted and each.state == LEDGER_STATE_DELETING
         }
         delete_ledgers(deleted, self._ledgers_dir, self._metadata, self._files)
-        made = [each for each in wanted if each in deleted or each not in found]
-        for ledger_id in wanted.keys() - made:
-            if found[ledger_id] != wanted[ledger_id]:
+        restored = [each for each in wanted if each in deleted or each not in ledgers]
+        for ledger_id in wanted.keys() - restored:
+            if ledgers[ledger_id] != wanted[ledger_id]:
                 raise NotAllowed(
                     f"Ledger {ledger_id} was repaired after snapshot {records.name} was saved, so "
                     "it cannot be restored. Save a new snapshot."
                 )
         with self._metadata.batch() as batch:
-            for ledger_id in made:
+            for ledger_id in restored:
                 batch.put_being_made(wanted[ledger_id])
-        return made
+        return restored
 
     def _bring_back(self, records: SnapshotRecords, wanted: dict[int, LedgerRecord]) -> None:
         """Links the files of the ledgers that exist no more; a start would remove them again.

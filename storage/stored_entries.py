@@ -47,10 +47,10 @@ def read_run(
     Positions rise from `first` on, by one if `is_dense`, and are not above `end`. Ends before an
     entry that is out of order, and before one that read_entry would return None for.
     """
-    found: list[StoredEntry] = []
+    entries: list[StoredEntry] = []
     last_at = len(block) - HEADER_BYTES
     if last_at < 0 or _size_bytes(block) > _SMALL_BYTES:
-        return found, 0
+        return entries, 0
     block = bytes(block)
     unpack, crc, make = HEADER.unpack_from, google_crc32c.value, _MAKE_TUPLE
     expected: tuple[int, int] = first
@@ -72,9 +72,9 @@ def read_run(
         ):
             break
         header = make(EntryHeader, fields + NO_DEAD_ROWS)
-        found.append(make(StoredEntry, (header, block[at:after])))
+        entries.append(make(StoredEntry, (header, block[at:after])))
         expected, at = (position[0], position[1] + 1), after
-    return found, at
+    return entries, at
 
 
 def _size_bytes(block: Buffer) -> int:

@@ -101,10 +101,10 @@ def archive_blocks(
         yield _head(flat(file.relative), file.size_bytes)
         with closing(disk.open_read(file.path)) as opened:
             for offset in range(0, file.size_bytes, BLOCK_BYTES):
-                wanted = min(BLOCK_BYTES, file.size_bytes - offset)
-                block = opened.pread(wanted, offset)
-                if len(block) < wanted:
-                    raise Corruption(str(file.path), offset, f"{wanted} bytes", f"{len(block)}")
+                size_bytes = min(BLOCK_BYTES, file.size_bytes - offset)
+                block = opened.pread(size_bytes, offset)
+                if len(block) < size_bytes:
+                    raise Corruption(str(file.path), offset, f"{size_bytes} bytes", f"{len(block)}")
                 yield block
         yield _padding(file.size_bytes)
     yield bytes(2 * tarfile.BLOCKSIZE)
@@ -153,16 +153,16 @@ class TopicImport:
             with tarfile.open(self._path, "r|") as archive:
                 records = self._records(archive)
                 features = self._features(archive)
-                found = _Checked(records, str(self._path))
-                self._check_free(found)
-                self._list(found)
+                checked = _Checked(records, str(self._path))
+                self._check_free(checked)
+                self._list(checked)
                 try:
-                    self._extract(archive, found)
-                    self._verify(found)
+                    self._extract(archive, checked)
+                    self._verify(checked)
                     for feature in features:
                         self._metadata.need_feature(feature)
                 except BaseException:
-                    self._delete(found)
+                    self._delete(checked)
                     raise
         except tarfile.TarError as error:
             raise self._damage(str(error)) from error
@@ -172,10 +172,10 @@ class TopicImport:
                     batch.put_encoded(pair.key, pair.value)
         except DiskFailure as error:
             if not error.may_be_durable:
-                self._delete(found)
+                self._delete(checked)
             raise
         self._metadata.count_durably()
-        return Imported(found.topic, len(found.ledgers), found.messages)
+        return Imported(checked.topic, len(checked.ledgers), checked.messages)
 
     def _delete(self, found: _Checked) -> None:
         """Deletes the ledgers as far as possible; a start deletes the rest."""
@@ -218,12 +218,12 @@ class TopicImport:
     def _check_free(self, found: _Checked) -> None:
         for name in sorted(found.names):
             partition = parse_partition(name)
-            whole = name if partition is None else partition.topic
+            full_name = name if partition is None else partition.topic
             if self._metadata.topic(name) or self._metadata.partitioned_topic(name):
                 raise TopicExists(name)
-            if self._metadata.partitioned_topic(whole) or self._metadata.schemas(whole):
+            if self._metadata.partitioned_topic(full_name) or self._metadata.schemas(full_name):
                 # A name may have schemas without a topic: two histories of versions do not mix.
-                raise TopicExists(whole)
+                raise TopicExists(full_name)
         used = sorted(
             each
             for each in found.ledgers
@@ -258,11 +258,11 @@ class TopicImport:
                 batch.put_being_made(record)
 
     def _extract(self, archive: tarfile.TarFile, found: _Checked) -> None:
-        left = found.files()
+        remaining = found.files()
         folders = set[Path]()
         while (info := archive.next()) is not None:
             content = self._content(archive, info)
-            relative, size_bytes = left.pop(info.name, ("", 0))
+            relative, size_bytes = remaining.pop(info.name, ("", 0))
             if not relative or info.size > size_bytes:
                 raise self._damage(f"{info.name} of {info.size} bytes, which no record names")
             path = self._ledgers_dir / relative
@@ -274,7 +274,7 @@ class TopicImport:
                     file.write([block])
                 file.sync()
         # A label may be missing: those are written now.
-        missing = [name for name in sorted(left) if not name.endswith(LABEL)]
+        missing = [name for name in sorted(remaining) if not name.endswith(LABEL)]
         if missing:
             raise self._damage(f"no {missing[0]}")
         complete_labels(found.decoded, self._ledgers_dir, self._disk)

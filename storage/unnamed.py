@@ -101,8 +101,8 @@ def _look(path: Path, ledger_id: int, files: Files) -> tuple[bool, bool]:
         pass
     except IncompatibleFormat:
         return True, False
-    found = check_segment(path, SegmentRecord(path=path.name), Bounds(EARLIEST), files)
-    return bool(found.extents) or found.newer is not None, ledger_id in found.ledger_ids
+    check = check_segment(path, SegmentRecord(path=path.name), Bounds(EARLIEST), files)
+    return bool(check.extents) or check.newer is not None, ledger_id in check.ledger_ids
 
 
 def listdir(path: Path, files: Files) -> list[str]:

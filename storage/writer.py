@@ -192,9 +192,9 @@ class LedgerWriter:
         Raises DiskFailure, and then on every later call.
         """
         with self._all_or_failed():
-            left = self._take_queued()
-            while left.headers:
-                left = self._flush_segment(left)
+            queued = self._take_queued()
+            while queued.headers:
+                queued = self._flush_segment(queued)
         return self.durable
 
     def _check(self) -> None:

@@ -36,24 +36,26 @@ def credentials_of(options: argparse.Namespace) -> dict[str, Any]:
     """
 
     def given(name: str) -> str | None:
-        found: str | None = getattr(options, name, None)
+        credentials: str | None = getattr(options, name, None)
         # Empty if the context has none.
-        return (os.environ.get(f"LEDGERFOLD_{name.upper()}") if found is None else found) or None
+        return (
+            os.environ.get(f"LEDGERFOLD_{name.upper()}") if credentials is None else credentials
+        ) or None
 
-    found: dict[str, Any] = {
+    credentials: dict[str, Any] = {
         "tls_trust_certs_file_path": given("tls_trust_certs"),
         "tls_certificate_file_path": given("tls_client_cert"),
         "tls_private_key_file_path": given("tls_client_key"),
     }
-    found = {name: value for name, value in found.items() if value is not None}
+    credentials = {name: value for name, value in credentials.items() if value is not None}
     if getattr(options, "tls_allow_insecure", False):
-        found["tls_allow_insecure_connection"] = True
+        credentials["tls_allow_insecure_connection"] = True
     if token := given("token"):
         # It loads nothing but this.
         from ledgerfold.broker.client.streams.credentials import AuthenticationToken
 
-        found["authentication"] = AuthenticationToken(token_in(token))
-    return found
+        credentials["authentication"] = AuthenticationToken(token_in(token))
+    return credentials
 
 
 def token_in(text: str) -> str:

@@ -69,8 +69,8 @@ class Contexts:
 
 def contexts_path() -> Path:
     # A relative one is ignored, as the XDG specification says.
-    given = Path(os.environ.get("XDG_CONFIG_HOME") or "")
-    folder = given if given.is_absolute() else Path.home() / ".config"
+    config_home = Path(os.environ.get("XDG_CONFIG_HOME") or "")
+    folder = config_home if config_home.is_absolute() else Path.home() / ".config"
     return folder / "ledgerfold" / "contexts.json"
 
 
@@ -170,9 +170,9 @@ def _set(options: argparse.Namespace) -> None:
     contexts = load()
     if options.token is not None and options.token.startswith(TOKEN_FILE):
         options.token = f"{TOKEN_FILE}{absolute_path(options.token.removeprefix(TOKEN_FILE))}"
-    given = {name: getattr(options, name) for name in CONNECTION}
+    connection = {name: getattr(options, name) for name in CONNECTION}
     contexts.tables[options.name] = {
-        name: str(value) for name, value in given.items() if value is not None
+        name: str(value) for name, value in connection.items() if value is not None
     }
     contexts.save()
 

@@ -65,12 +65,12 @@ def nearest_folder(path: Path) -> Path:
 
 def space(folder: Path) -> Check:
     free = shutil.disk_usage(folder).free
-    found = f"{format_size(free)} free at {folder}"
+    free_text = f"{format_size(free)} free at {folder}"
     if free >= _SPACE_GOOD:
-        return Check("disk space", State.OK, found)
+        return Check("disk space", State.OK, free_text)
     state = State.WARNING if free >= _SPACE_MIN else State.PROBLEM
     what = "free some: a compaction needs room for a copy of the compacted ledger"
-    return Check("disk space", state, found, what)
+    return Check("disk space", state, free_text, what)
 
 
 def sync_time(folder: Path) -> Check:
@@ -88,29 +88,29 @@ def sync_time(folder: Path) -> Check:
         what = f"make {folder} writable, or choose another folder"
         return Check("fsync", State.PROBLEM, f"{folder}: {error.strerror}", what)
     median_ms = statistics.median(took_ms)
-    found = f"{median_ms:.1f} ms, the median of {_SYNCS}"
+    time_text = f"{median_ms:.1f} ms, the median of {_SYNCS}"
     if median_ms <= _SYNC_GOOD_MS:
-        return Check("fsync", State.OK, found)
+        return Check("fsync", State.OK, time_text)
     what = "each publish waits for one: use a local disk, or serve --durability os for tests"
-    return Check("fsync", State.WARNING, found, what)
+    return Check("fsync", State.WARNING, time_text, what)
 
 
 def permissions(data_dir: Path) -> Check:
     name = "data directory"
     try:
-        found = data_dir.stat()
+        status = data_dir.stat()
     except FileNotFoundError:
         return Check(name, State.OK, f"{data_dir} does not exist: serve creates it")
     except OSError as error:
         return Check(name, State.PROBLEM, f"{data_dir}: {error.strerror}", f"ls -ld {data_dir}")
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         return Check(name, State.PROBLEM, f"{data_dir} is not a folder", "give another --data")
     if not os.access(data_dir, os.R_OK | os.W_OK | os.X_OK):
         what = f"chown -R {os.geteuid()} {data_dir}, as root; or start the broker as its owner"
-        return Check(name, State.PROBLEM, f"{data_dir} belongs to user {found.st_uid}", what)
-    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return Check(name, State.PROBLEM, f"{data_dir} belongs to user {status.st_uid}", what)
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         what = f"chmod 700 {data_dir}; the next start does it"
-        mode = f"{stat.S_IMODE(found.st_mode):03o}"
+        mode = f"{stat.S_IMODE(status.st_mode):03o}"
         return Check(name, State.WARNING, f"others may enter {data_dir} ({mode})", what)
     return Check(name, State.OK, f"{data_dir}, only for its owner")
 
@@ -120,13 +120,13 @@ def version(data_dir: Path, owner: Owner | None) -> Check:
     name = "data version"
     if owner is None:
         return Check(name, State.OK, "no broker has opened it")
-    found = f"opened by ledgerfold {owner.version}"
+    opened_by = f"opened by ledgerfold {owner.version}"
     if owner.runs:
-        return Check(name, State.OK, f"{found}, process {owner.pid}, which is running")
+        return Check(name, State.OK, f"{opened_by}, process {owner.pid}, which is running")
     if _numbers(owner.version) > _numbers(__version__):
         what = f"start it with {owner.version}: this is {__version__}, which may refuse it"
-        return Check(name, State.WARNING, found, what)
-    return Check(name, State.OK, found)
+        return Check(name, State.WARNING, opened_by, what)
+    return Check(name, State.OK, opened_by)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

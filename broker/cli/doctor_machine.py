@@ -49,10 +49,10 @@ def java(environment: Mapping[str, str]) -> Check:
     """Checks the Java that a worker finds: of JAVA_HOME, or on PATH."""
     home = environment.get("JAVA_HOME")
     on_path = shutil.which("java", path=environment.get("PATH", ""))
-    found = [f"{home}/bin/java"] if home else []
-    found += [on_path] if on_path else []
+    executables = [f"{home}/bin/java"] if home else []
+    executables += [on_path] if on_path else []
     seen = []
-    for path in found:
+    for path in executables:
         version = _java_version(path)
         if version is None or version < _JAVA_MIN:
             seen.append(f"{path} is {'no Java' if version is None else version}")
@@ -111,8 +111,8 @@ def port(address: str, owner_pid: int | None = None) -> Check:
         return Check(name, State.PROBLEM, "not an address of this machine", "give HOST:PORT")
     except OSError as error:
         if error.errno == errno.EADDRINUSE and owner_pid is not None:
-            found = f"in use, perhaps by process {owner_pid}, which serves the data directory"
-            return Check(name, State.OK, found)
+            usage = f"in use, perhaps by process {owner_pid}, which serves the data directory"
+            return Check(name, State.OK, usage)
         what = _ADVICE.get(error.errno or 0, _ANOTHER_ADDRESS).format(port=number)
         return Check(name, State.PROBLEM, error.strerror or str(error), what)
     return Check(name, State.OK, "free")

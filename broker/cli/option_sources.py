@@ -81,7 +81,7 @@ class OptionSources:
         for each in required:
             each.required = False
         try:
-            found = parse(options)
+            result = parse(options)
         finally:
             for each in required:
                 each.required = True
@@ -95,7 +95,7 @@ class OptionSources:
                 is_text = isinstance(default, str)
                 value = self._parser._get_value(action, default) if is_text else default
                 setattr(options, action.dest, value)
-        return found
+        return result
 
     def _fill(self, options: argparse.Namespace) -> None:
         variables, file = self._variables(), None
@@ -123,13 +123,13 @@ class OptionSources:
                 yield [action]
 
     def _variables(self) -> dict[str, _Source]:
-        found = {}
+        sources = {}
         for name, action in self._options.items():
             variable = variable_of(action)
             # Empty is unset, as for shells' ${NAME:-default}.
             if text := self._environment.get(variable):
-                found[name] = _Source(variable, _of_variable(action, text, variable))
-        return found
+                sources[name] = _Source(variable, _of_variable(action, text, variable))
+        return sources
 
     def _file(
         self, options: argparse.Namespace, variables: Mapping[str, _Source]
@@ -140,13 +140,13 @@ class OptionSources:
         if path is _UNSET or not isinstance(path, Path):
             return {}
         known = [name for name in self._options if name != CONFIG]
-        found = {}
+        sources = {}
         for name, value in _read(path).items():
             if name not in known:
                 hint = did_you_mean(name.replace("_", "-"), known)
                 raise InvalidRequest(f"{path}: {name!r} is not an option of serve.{hint}")
-            found[name] = _Source(f"{path}: {name}", value)
-        return found
+            sources[name] = _Source(f"{path}: {name}", value)
+        return sources
 
 
 def _is_given(options: argparse.Namespace, action: argparse.Action) -> bool:
@@ -196,8 +196,8 @@ def _checked(
     try:
         # One value, as after the option.
         text = [str(value)]
-        found = parser._get_values(action, text)
-        return found[0] if isinstance(found, list) else found
+        checked = parser._get_values(action, text)
+        return checked[0] if isinstance(checked, list) else checked
     except argparse.ArgumentError as error:
         raise InvalidRequest(f"{given.where}: {error.message}.") from None
 

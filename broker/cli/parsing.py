@@ -90,28 +90,28 @@ class Parser(argparse.ArgumentParser):
             # `namespace` is a new one: commands fill theirs, which argparse copies.
             parse = super().parse_known_args
             sources = OptionSources(self, os.environ)
-            found, unknown = sources.parse(lambda options: parse(args, options))
+            parsed, unknown = sources.parse(lambda options: parse(args, options))
         elif any(action.nargs == "*" for action in self._get_positional_actions()):
             # It calls parse_known_args.
             self._is_intermixing = True
             try:
-                found, unknown = self.parse_known_intermixed_args(args, namespace)
+                parsed, unknown = self.parse_known_intermixed_args(args, namespace)
             finally:
                 self._is_intermixing = False
         else:
-            found, unknown = super().parse_known_args(args, namespace)
+            parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return found, unknown
+        return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
         """Adds unknown options to the message: a typo may be why another option is missing."""
         known = tuple(self._option_string_actions)
-        given = self._given
+        arguments = self._given
         if self._verbs() is not None:
             # The verb's own parser checks the arguments after it.
-            given = list(takewhile(lambda each: each.startswith("-"), given))
-        for name in _options(given):
+            arguments = list(takewhile(lambda each: each.startswith("-"), arguments))
+        for name in _options(arguments):
             if not any(each.startswith(name) for each in known):
                 message += f" (unknown option {name}.{did_you_mean(name, known)})"
         super().error(message)

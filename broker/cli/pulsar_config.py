@@ -79,7 +79,7 @@ def parse_listeners(setting: str, text: str, scheme: str = "pulsar") -> dict[str
     >>> parse_listeners("advertisedListeners", "in:pulsar://10.0.0.1:6650,out:pulsar://b.org:6650")
     {'in': '10.0.0.1:6650', 'out': 'b.org:6650'}
     """
-    parts, found = text.split(","), dict[str, str]()
+    parts, listeners = text.split(","), dict[str, str]()
     if len(parts) > LISTENERS_MAX:
         raise InvalidRequest(f"{setting} has {len(parts)} parts; the maximum is {LISTENERS_MAX}.")
     for part in parts:
@@ -89,10 +89,10 @@ def parse_listeners(setting: str, text: str, scheme: str = "pulsar") -> dict[str
                 f"{setting}: {part[:100]!r} is not NAME:pulsar://HOST:PORT, separated by commas."
             )
         if match["scheme"] == scheme:
-            if match["name"] in found:
+            if match["name"] in listeners:
                 raise InvalidRequest(f"{setting}: {match['name']!r} has two addresses.")
-            found[match["name"]] = match["address"]
-    return found
+            listeners[match["name"]] = match["address"]
+    return listeners
 
 
 def with_internal(listeners: Mapping[str, str], name: str) -> dict[str, str]:
@@ -172,10 +172,13 @@ def configured(settings: BrokerSettings, pairs: Mapping[str, str]) -> BrokerSett
     if internal := pairs.get(INTERNAL_LISTENER):
         changes["pulsar_listeners"] = with_internal(changes.get("pulsar_listeners", {}), internal)
     store = settings.store
-    kept = replace(store, **_where_default(store, type(store)(), in_store))
+    store_settings = replace(store, **_where_default(store, type(store)(), in_store))
     default = type(settings)(settings.data_dir)
     return replace(
-        settings, store=kept, security=security, **_where_default(settings, default, changes)
+        settings,
+        store=store_settings,
+        security=security,
+        **_where_default(settings, default, changes),
     )
 
 
@@ -199,18 +202,18 @@ def _quotas(pairs: Mapping[str, str]) -> dict[str, Any]:
             "consumer_backlog_eviction."
         )
     named = f"BACKLOG_POLICY_{policy.upper()}"
-    found = dict[str, Any]()
+    quotas = dict[str, Any]()
     for name, unit in _SIZE_QUOTAS.items():
         # The setting in bytes takes precedence, as in Pulsar.
         limit = _whole(unit, -1)(name, pairs.get(name) or "-1")
-        if limit > 0 and "backlog_size_quota" not in found:
+        if limit > 0 and "backlog_size_quota" not in quotas:
             quota = BacklogQuota(limit_bytes=limit, limit_ms=-1, policy=named)
-            found["backlog_size_quota"] = quota
+            quotas["backlog_size_quota"] = quota
     age_ms = _whole(1000, -1)(_AGE_QUOTA, pairs.get(_AGE_QUOTA) or "-1")
     if age_ms > 0:
         quota = BacklogQuota(limit_bytes=-1, limit_ms=age_ms, policy=named)
-        found["backlog_age_quota"] = quota
-    return found
+        quotas["backlog_age_quota"] = quota
+    return quotas
 
 
 def without_effect(pairs: Mapping[str, str]) -> list[str]:

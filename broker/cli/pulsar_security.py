@@ -48,15 +48,15 @@ def with_security(given: SecuritySettings, pairs: Mapping[str, str]) -> Security
 
     Raises InvalidRequest.
     """
-    found = {name: value for name in NAMES if (value := pairs.get(name, "").strip())}
-    if not found:
+    security = {name: value for name in NAMES if (value := pairs.get(name, "").strip())}
+    if not security:
         return given
-    changes = _tls(given, found)
-    changes |= _details(found)
-    if _flag(found, "authenticationEnabled"):
-        changes |= _authentication(given, found)
-    if "authenticateMetricsEndpoint" in found:
-        changes["protects_metrics"] = _flag(found, "authenticateMetricsEndpoint")
+    changes = _tls(given, security)
+    changes |= _details(security)
+    if _flag(security, "authenticationEnabled"):
+        changes |= _authentication(given, security)
+    if "authenticateMetricsEndpoint" in security:
+        changes["protects_metrics"] = _flag(security, "authenticateMetricsEndpoint")
     default = type(given)()
     return replace(
         given,

@@ -274,7 +274,7 @@ def _serve(options: argparse.Namespace) -> int:
         "ledger_entries_max": options.ledger_entries,
         "ledger_age_max_ms": options.ledger_age,
     }
-    given = {name: value for name, value in store.items() if value is not None}
+    store_options = {name: value for name, value in store.items() if value is not None}
     strategy, service = strategy_and_service_of(options)
     strategy = strategy or CompactionStrategy(name=DEFAULT)
     named = BrokerSettings(data_dir=options.data, **options_named_as(BrokerSettings, options))
@@ -302,6 +302,6 @@ def _serve(options: argparse.Namespace) -> int:
         security=security_of(options),
         message_bytes_max=options.max_message_size,
         unsent_bytes_max=options.unsent_max,
-        store=StoreSettings(durability=options.durability, **given),
+        store=StoreSettings(durability=options.durability, **store_options),
     )
     return serve(with_pulsar_config(settings, options))

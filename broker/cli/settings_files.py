@@ -36,12 +36,12 @@ _IN_ONE_LINE = re.compile(r"^Topic: .*\bConfigs: *(\S*)\s*$", re.MULTILINE)
 
 
 def read_properties(text: str) -> dict[str, str]:
-    found = {}
+    properties = {}
     for line in _logical_lines(text):
         match = _PAIR.fullmatch(line)
         if match is not None:
-            found[_plain(match[1])] = _plain(match[2])
-    return found
+            properties[_plain(match[1])] = _plain(match[2])
+    return properties
 
 
 def _logical_lines(text: str) -> Iterator[str]:
@@ -66,13 +66,13 @@ def _plain(text: str) -> str:
 
 def read_settings(path: Path) -> dict[str, str]:
     """Reads a topic's settings. Raises InvalidRequest, naming the file, if it has none; OSError."""
-    found = settings_in(path.read_text("utf-8", "replace"))
-    if not found:
+    settings = settings_in(path.read_text("utf-8", "replace"))
+    if not settings:
         raise InvalidRequest(
             f"{path} has no topic settings: expected the output of kafka-configs.sh --describe, "
             "or NAME=VALUE lines."
         )
-    return found
+    return settings
 
 
 def settings_in(text: str) -> dict[str, str]:

@@ -44,10 +44,10 @@ def parse_message_id(text: str) -> MessageId | None:
 
     if text in ("earliest", "latest"):
         return MessageId.earliest if text == "earliest" else MessageId.latest
-    found = parsed_id(text)
-    if found is None:
+    message_id = parsed_id(text)
+    if message_id is None:
         return None
-    ledger_id, entry_id, partition, index = found
+    ledger_id, entry_id, partition, index = message_id
     return MessageId(partition, ledger_id, entry_id, index)
 
 

@@ -15,9 +15,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     from difflib import SequenceMatcher, get_close_matches
 
     known = list(known)
-    found = [each for each in known if each.endswith(f" {name}")]
-    found = found or get_close_matches(name, known, n=3)
+    similar = [each for each in known if each.endswith(f" {name}")]
+    similar = similar or get_close_matches(name, known, n=3)
     # Only those that are nearly as close as the closest.
-    close = [SequenceMatcher(None, name, each).ratio() for each in found]
-    found = [each for each, ratio in zip(found, close, strict=True) if ratio > max(close) - 0.2]
-    return f" Did you mean {' or '.join(found)}?" if found else ""
+    close = [SequenceMatcher(None, name, each).ratio() for each in similar]
+    similar = [each for each, ratio in zip(similar, close, strict=True) if ratio > max(close) - 0.2]
+    return f" Did you mean {' or '.join(similar)}?" if similar else ""

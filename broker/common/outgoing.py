@@ -63,10 +63,10 @@ class Share:
 
     def hold(self, size_bytes: int) -> None:
         """Sets the bytes that it holds."""
-        given = self.held - size_bytes
+        released = self.held - size_bytes
         self.held = size_bytes
-        self._all.unsent_bytes -= given
-        if given > 0 and self._all.waiting:
+        self._all.unsent_bytes -= released
+        if released > 0 and self._all.waiting:
             self._all.serve_waiting()
 
     def reserve(self, most: int) -> bool:
@@ -197,18 +197,18 @@ class Outgoing:
 
     def _end_stalled(self) -> None:
         """Ends as many stalled streams as the waiting ones need."""
-        wanted = sum(most for room, _, most in self.waiting if not room.done())
+        waiting_bytes = sum(most for room, _, most in self.waiting if not room.done())
         now_s = _now_s()
         stalled = [
             each for each in self.shares if each.held and _sends_for(each, now_s) > STALLED_S
         ]
         for share in sorted(stalled, key=lambda each: each.sending_since_s or 0.0):
-            if wanted <= 0:
+            if waiting_bytes <= 0:
                 return
             if share.error is None:
                 self.streams_ended += 1
                 share.overrun(self._too_slow(share, now_s))
-            wanted -= share.held
+            waiting_bytes -= share.held
 
     def _too_slow(self, share: Share, now_s: float) -> Overloaded:
         return Overloaded(

@@ -44,10 +44,10 @@ class RequestRates:
     def take(self, client: str) -> None:
         """Counts a request of a client. Raises TooManyRequests."""
         now_s, most = self._now_s(), self._per_second
-        left, then_s = self._buckets.pop(client, (most, now_s))
-        left = min(most, left + (now_s - then_s) * most)
-        is_refused = left < 1
-        self._buckets[client] = (left if is_refused else left - 1), now_s
+        remaining, then_s = self._buckets.pop(client, (most, now_s))
+        remaining = min(most, remaining + (now_s - then_s) * most)
+        is_refused = remaining < 1
+        self._buckets[client] = (remaining if is_refused else remaining - 1), now_s
         if len(self._buckets) > CLIENTS_MAX:
             self._buckets.popitem(last=False)
         if is_refused:

@@ -241,7 +241,7 @@ class CompactionRun:
     def _continues_previous(self) -> bool:
         """Returns whether the run that wrote the view had the same rules and code as this one."""
         number, record = self.topic.record.compacted.run_number, self.record
-        found = [
+        previous = [
             each for each in self._history.oldest_first(self.topic.name) if each.number == number
         ]
         known = listed(record.strategy)
@@ -252,9 +252,9 @@ class CompactionRun:
         )
         return (
             known is not None
-            and bool(found)
-            and found[0].strategy_version == str(known.version)
-            and rules.were_of(found[0])
+            and bool(previous)
+            and previous[0].strategy_version == str(known.version)
+            and rules.were_of(previous[0])
         )
 
     async def _run_in_worker(self, plan: CompactionPlan) -> Manifest:
@@ -286,8 +286,8 @@ class CompactionRun:
         self, plan: CompactionPlan, manifest: Manifest, snapshot: TopicSnapshot
     ) -> None:
         self._on_progress(CompactionProgress(phase=COMPACTION_PHASE_COMMIT))
-        given = (manifest.run_id, manifest.ledger_id, manifest.horizon)
-        if given != (plan.run_id, plan.ledger_id, plan.horizon):
+        identity = (manifest.run_id, manifest.ledger_id, manifest.horizon)
+        if identity != (plan.run_id, plan.ledger_id, plan.horizon):
             raise CompactionFailed("manifest", "it belongs to another run")
         done = self._done = self._succeeded(manifest)
         raw = snapshot.segments[snapshot.compacted_segments :]

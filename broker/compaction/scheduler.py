@@ -146,8 +146,8 @@ class CompactionScheduler:
         self._check_free(topic)
         if trigger == RUN_TRIGGER_ADMIN:
             self.compactor.retry_now()
-        wanted = strategy or topic.policies().compaction_strategy
-        if topic.emulation().skip_run_without_new_data and not self._is_due(topic, wanted):
+        chosen = strategy or topic.policies().compaction_strategy
+        if topic.emulation().skip_run_without_new_data and not self._is_due(topic, chosen):
             return 0
         self._queue.check_room(len(self._reserved))
         with self._answering(topic.name):
@@ -174,8 +174,8 @@ class CompactionScheduler:
     ) -> int:
         await topic.enable_compaction_cursor()
         self._check_usable(topic)
-        wanted = strategy or topic.policies().compaction_strategy
-        record = await self.history.queue(topic.stored, trigger, wanted)
+        chosen = strategy or topic.policies().compaction_strategy
+        record = await self.history.queue(topic.stored, trigger, chosen)
         reach("run.recorded")
         run = CompactionRun(
             self._broker, topic, record, self.history, self._runner, self._files, strategy

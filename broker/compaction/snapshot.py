@@ -129,8 +129,8 @@ def check_coverage(
         if last is None or last <= after or ledger.ledger_id > through.ledger_id:
             continue
         first = max(Position(ledger.ledger_id, 0), after.next)
-        held = _held(ledger, sealed[ledger.ledger_id])
-        missing = _first_missing(first, min(last, through), held)
+        ranges = _held(ledger, sealed[ledger.ledger_id])
+        missing = _first_missing(first, min(last, through), ranges)
         if missing is not None:
             raise CompactionFailed(
                 "snapshot",
@@ -148,9 +148,9 @@ def _held(ledger: LedgerRecord, sealed: Sequence[tuple[int, int]]) -> list[tuple
 def _first_missing(
     first: Position, last: Position, held: Sequence[tuple[int, int]]
 ) -> Position | None:
-    wanted = first.entry_id
+    next_id = first.entry_id
     for low, high in held:
-        if low > wanted:
+        if low > next_id:
             break
-        wanted = max(wanted, high + 1)
-    return None if wanted > last.entry_id else Position(first.ledger_id, wanted)
+        next_id = max(next_id, high + 1)
+    return None if next_id > last.entry_id else Position(first.ledger_id, next_id)

@@ -41,8 +41,8 @@ def compacted(pairs: Pairs) -> list[tuple[int, str, str]]:
     >>> compacted(PRICES)
     [(2, 'p3', '11'), (4, 'p6', '12'), (6, 'p5', '17')]
     """
-    last = {key: place for place, (key, _) in enumerate(pairs)}
-    return [(place, *pairs[place]) for place in sorted(last.values())]
+    last = {key: index for index, (key, _) in enumerate(pairs)}
+    return [(index, *pairs[index]) for index in sorted(last.values())]
 
 
 class Quote(NamedTuple):

@@ -85,8 +85,8 @@ def changes(repository: Path, commit: str) -> Iterator[Change]:
 def _fields(stream: IO[bytes]) -> Iterator[bytes]:
     rest = b""
     while block := stream.read(_BLOCK_BYTES):
-        *whole, rest = (rest + block).split(b"\0")
-        yield from whole
+        *complete, rest = (rest + block).split(b"\0")
+        yield from complete
     if rest:
         yield rest
 
@@ -110,13 +110,13 @@ def parse_log(fields: Iterator[bytes]) -> Iterator[Change]:
 def tree(repository: Path, commit: str) -> dict[str, tuple[str, str]]:
     """Returns path -> (mode, blob) of a commit: the expected result."""
     listing = run_git(repository, "ls-tree", "-r", "-z", "--full-tree", commit)
-    found = {}
+    files = {}
     for line in listing.split(b"\0"):
         if line:
             about, _, path = line.partition(b"\t")
             mode, _, blob = about.decode().split(" ")
-            found[_text(path)] = (mode, blob)
-    return found
+            files[_text(path)] = (mode, blob)
+    return files
 
 
 def _text(path: bytes) -> str:

@@ -94,19 +94,19 @@ class KafkaExplainer:
         keys, offset = _keys(request), None
         if request.HasField("message_id"):
             offset = request.message_id.entry_id
-            found = await self._read(topic, _Scan(round_, topic, set(), offset), offset)
-            if found.at is None:
-                return _answer([_explain_missing(offset, found)], _notes(topic, plan, found))
-            keys = set() if isinstance(found.at, Marker) else {found.at.key}
-        found = await self._read(topic, _Scan(round_, topic, keys, offset), 0)
-        return _answer(found.explained(), _notes(topic, plan, found), found.older)
+            scan = await self._read(topic, _Scan(round_, topic, set(), offset), offset)
+            if scan.at is None:
+                return _answer([_explain_missing(offset, scan)], _notes(topic, plan, scan))
+            keys = set() if isinstance(scan.at, Marker) else {scan.at.key}
+        scan = await self._read(topic, _Scan(round_, topic, keys, offset), 0)
+        return _answer(scan.explained(), _notes(topic, plan, scan), scan.older)
 
     async def _read(self, topic: KafkaTopic, scan: _Scan, offset: int) -> _Scan:
         """Scans from an offset on; if the offset is not 0, only its batch."""
-        place, end = None, topic.log.durable_end_offset
+        location, end = None, topic.log.durable_end_offset
         at = offset
         while True:
-            read = await topic.log.reads.read(at, end=end, bytes_max=_PAGE_BYTES, place=place)
+            read = await topic.log.reads.read(at, end=end, bytes_max=_PAGE_BYTES, place=location)
             if not read.batches:
                 return scan
             batches = [each.entry.data[each.entry.header.header_bytes :] for each in read.batches]
@@ -114,7 +114,7 @@ class KafkaExplainer:
                 scan.take(batches[:1])
                 return scan
             await asyncio.to_thread(scan.take, batches)
-            at, place = read.next_offset, read.place
+            at, location = read.next_offset, read.place
 
 
 @dataclass

@@ -41,25 +41,25 @@ def notes(
     outlook: Outlook, facts: Facts, older: int, listed: Iterable[pb.ExplainedVersion] = ()
 ) -> list[str]:
     """Returns the notes. `older`: versions that are not listed; `listed`: the others."""
-    found = []
+    texts = []
     if older:
         unlisted = counted(older, "older version is", "older versions are")
-        found.append(f"{unlisted} not listed.")
+        texts.append(f"{unlisted} not listed.")
     if facts.line is None:
-        found.append(f"Not compacted; the log ends at {outlook.last}.")
+        texts.append(f"Not compacted; the log ends at {outlook.last}.")
     else:
         horizon, run = facts.horizon, facts.line.last
-        found.append(f"Horizon {horizon}, set by run {run}; the log ends at {outlook.last}.")
-        found += _trimmed(facts.line.messages_read, outlook.raw_messages)
+        texts.append(f"Horizon {horizon}, set by run {run}; the log ends at {outlook.last}.")
+        texts += _trimmed(facts.line.messages_read, outlook.raw_messages)
         if not facts.is_whole and any(_looks_back(run) for run in facts.line.runs):
-            found.append("Removed or unknown messages may have influenced the other decisions.")
+            texts.append("Removed or unknown messages may have influenced the other decisions.")
     if facts.floor > EARLIEST:
-        found.append(f"Retention removed messages before {facts.floor}.")
-    found.append(_strategy(facts))
+        texts.append(f"Retention removed messages before {facts.floor}.")
+    texts.append(_strategy(facts))
     if any(version.is_missed for version in listed):
-        found.append("A message that a run dropped does not return under a later strategy.")
-    found.append(_next_run(outlook))
-    return found
+        texts.append("A message that a run dropped does not return under a later strategy.")
+    texts.append(_next_run(outlook))
+    return texts
 
 
 def _trimmed(read: int | None, left: int) -> list[str]:

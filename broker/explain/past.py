@@ -220,19 +220,19 @@ def null_key_decision(found: Found, strategy: str, *, keeps: bool) -> Decision:
 
 def add_null_key_past(version: Version, line: RunLine) -> None:
     """Fills in the decisions of past runs about a message without a key."""
-    found = version.found
-    first = line.first_over(found.position)
-    if found.in_compacted:
-        is_unreadable = found.version.is_unreadable
-        version.kept = (not is_unreadable and line.null_keys_kept_by(found.position)) or first
+    message = version.found
+    first = line.first_over(message.position)
+    if message.in_compacted:
+        is_unreadable = message.version.is_unreadable
+        version.kept = (not is_unreadable and line.null_keys_kept_by(message.position)) or first
         version.run = line.run(line.last)
         version.since = line.with_strategy_of(version.run)
-        version.decision = null_key_decision(found, version.run.strategy, keeps=True)
+        version.decision = null_key_decision(message, version.run.strategy, keeps=True)
         return
-    version.dropped = line.null_keys_dropped_by(found.position)
+    version.dropped = line.null_keys_dropped_by(message.position)
     version.run = line.run(version.dropped.last if version.dropped else line.last)
     suspects = line.strategies(version.dropped) if version.dropped else [strategy_of(version.run)]
-    version.decision = _null_key_dropped(found, [each.name for each in suspects])
+    version.decision = _null_key_dropped(message, [each.name for each in suspects])
     if first and (version.dropped is None or first.last < version.dropped.first):
         version.kept = first
 

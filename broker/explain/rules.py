@@ -164,19 +164,19 @@ class _Account:
                 each.end()
 
     def _process_next(self, version: Version) -> None:
-        facts, found = self._facts, version.found
-        is_above = facts.horizon is None or found.position > facts.horizon
-        if not is_above and not found.in_compacted:
+        facts, message = self._facts, version.found
+        is_above = facts.horizon is None or message.position > facts.horizon
+        if not is_above and not message.in_compacted:
             return
-        if found.position < facts.floor:
+        if message.position < facts.floor:
             why = f"retention removed messages before {facts.floor}"
-            version.next = dropped(found, pb.COMPACTION_RULE_RETENTION, why)
+            version.next = dropped(message, pb.COMPACTION_RULE_RETENTION, why)
         elif facts.has_key:
             self._next.process(version)
         else:
             name = facts.strategy.name
             keeps = facts.retain_null_key and not drops_null_keys(name)
-            version.next = null_key_decision(found, name, keeps=keeps)
+            version.next = null_key_decision(message, name, keeps=keeps)
 
 
 def _conclude_next(version: Version, decision: Decision) -> None:
@@ -195,15 +195,15 @@ class _Reason(NamedTuple):
 
 
 def _explained(version: Version, facts: Facts) -> pb.ExplainedVersion:
-    found, key_version = version.found, version.found.version
+    message, key_version = version.found, version.found.version
     explained = pb.ExplainedVersion(
-        id=found.message_id,
+        id=message.message_id,
         publish_time_ms=key_version.publish_time_ms,
         event_time_ms=key_version.event_time_ms,
         value_bytes=key_version.value_bytes,
         key_is_base64=key_version.key_is_base64,
-        place=_place(found),
-        is_hidden=not found.in_raw and found.position < facts.floor,
+        place=_place(message),
+        is_hidden=not message.in_raw and message.position < facts.floor,
     )
     reason = _add_past(explained, version, facts)
     explained.what = explain_text.what(

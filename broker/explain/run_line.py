@@ -109,12 +109,12 @@ class RunLine:
 
     def strategies(self, span: RunSpan) -> list[CompactionStrategy]:
         """Returns the distinct strategies of these runs, in order, as far as recorded."""
-        found: list[CompactionStrategy] = []
+        strategies: list[CompactionStrategy] = []
         for run in self.runs:
             strategy = strategy_of(run)
-            if span.first <= run.number <= span.last and strategy not in found:
-                found.append(strategy)
-        return found
+            if span.first <= run.number <= span.last and strategy not in strategies:
+                strategies.append(strategy)
+        return strategies
 
     def with_strategy_of(self, run: RunRecord) -> RunSpan:
         """Returns the consecutive runs through this one that had its strategy."""

@@ -162,9 +162,9 @@ class _Scan:
         return answer
 
     def _noted(self, history: Iterable[Found]) -> Iterator[Found]:
-        for found in history:
-            self._newest.append(found)
-            yield found
+        for message in history:
+            self._newest.append(message)
+            yield message
 
     # The versions of a key
 
@@ -250,11 +250,11 @@ class _Scan:
             raise Unavailable(why) from error
 
     def _messages_at(self, position: Position, reader: LedgerReader | None) -> list[StoredMessage]:
-        found: list[StoredMessage] = []
+        messages: list[StoredMessage] = []
         for entry in _entry_at(position, reader):
             with decoding(f"entry {position} of {self._name}"):
-                found += decode(entry.data, entry.header).messages()
-        return found
+                messages += decode(entry.data, entry.header).messages()
+        return messages
 
     # One message
 

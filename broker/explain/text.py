@@ -87,12 +87,12 @@ def _kept(version: pb.ExplainedVersion, words: Words) -> str:
 
 
 def _dropped(version: pb.ExplainedVersion, words: Words) -> str:
-    kept = f"kept by {_runs(version.kept_by)}, " if version.HasField("kept_by") else ""
+    kept_text = f"kept by {_runs(version.kept_by)}, " if version.HasField("kept_by") else ""
     by = f"dropped by {_runs(version.dropped_by)}{_under(words)}"
     missed = f"; {words.in_force} would have kept it" if version.is_missed else ""
     if not words.why:
         return f"{by}; reason no longer known{missed}"
-    return f"{kept}{words.why}, {by}{missed}"
+    return f"{kept_text}{words.why}, {by}{missed}"
 
 
 def _why(version: pb.ExplainedVersion, words: Words) -> str:

@@ -110,7 +110,7 @@ def published_indexes(
     for message in published:
         indexes.setdefault(message.sequence_id, []).append(message.batch_index)
     return {
-        message.batch_index: found.pop(0)
+        message.batch_index: index.pop(0)
         for message in compacted
-        if (found := indexes.get(message.sequence_id))
+        if (index := indexes.get(message.sequence_id))
     }

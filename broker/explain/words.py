@@ -40,8 +40,8 @@ def to_ask(
 ) -> DescribeDecisionsRequest:
     """Builds the request. `newest` are in reverse order. Raises read errors."""
     messages, size_bytes = list[DecisionMessage](), 0
-    for found in newest:
-        message = _message(found, read(found))
+    for version in newest:
+        message = _message(version, read(version))
         size_bytes += message.ByteSize()
         if size_bytes > _BYTES_MAX:
             break

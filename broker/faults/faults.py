@@ -276,14 +276,14 @@ def served(faults: Faults, subject: Subject, messages: Iterable[int]) -> Served:
 
     An entry that fails is not sent; one that disconnects is the last one.
     """
-    kept, delays = 0, list[Rule]()
+    served_count, delays = 0, list[Rule]()
     for count in messages:
         effect = faults.effect(FAULT_OPERATION_READ, subject, count)
         if effect is not None:
             delays += effect.delays
             if effect.error is not None:
-                return Served(kept, delays, effect.error)
+                return Served(served_count, delays, effect.error)
             if effect.disconnection is not None:
-                return Served(kept + 1, delays, effect.disconnection)
-        kept += 1
-    return Served(kept, delays)
+                return Served(served_count + 1, delays, effect.disconnection)
+        served_count += 1
+    return Served(served_count, delays)

@@ -44,21 +44,21 @@ class MessageVerbs(BrokerVerbs):
     async def peek(self, request: Request) -> Answer:
         """Returns the n-th entry of a subscription's backlog, from 1."""
         nth, name = request.number("position"), self._name(request)
-        found = await peeked_entries(self._broker, name, request.names["subscription"], nth)
-        if not found:
+        entries = await peeked_entries(self._broker, name, request.names["subscription"], nth)
+        if not entries:
             raise Refusal(404, "Message not found")
-        return await self._shown(found[0])
+        return await self._shown(entries[0])
 
     async def examine(self, request: Request) -> Answer:
         """Returns the n-th entry of the topic, counted from the first or the last one."""
         nth, name = request.number("messagePosition", 1), self._name(request)
         from_earliest = request.query.get("initialPosition") == "earliest"
         try:
-            found = await examined_entry(self._broker, name, nth, from_earliest=from_earliest)
+            entry = await examined_entry(self._broker, name, nth, from_earliest=from_earliest)
         except MessageNotFound:
             reason = "Could not examine messages due to the total message is zero"
             raise Refusal(412, reason) from None
-        return await self._shown(found)
+        return await self._shown(entry)
 
     async def by_id(self, request: Request) -> Answer:
         at = Position(request.number("ledger"), request.number("entry"))

@@ -49,20 +49,20 @@ class Routes:
     def find(self, method: str, path: str) -> tuple[Verb, Mapping[str, str]]:
         """Returns the verb and the variable parts of the path. Raises Refusal."""
         parts = [_decoded(each) for each in path.rstrip("/").split("/")[1:]]
-        wanted = "GET" if method == "HEAD" else method
-        found = list(_matches(self._root, parts, {}))
-        for node, names in found:
-            if wanted in node.verbs:
-                return node.verbs[wanted], names
+        verb = "GET" if method == "HEAD" else method
+        matches = list(_matches(self._root, parts, {}))
+        for node, names in matches:
+            if verb in node.verbs:
+                return node.verbs[verb], names
         if not path.startswith(f"{ADMIN}/"):
             raise Refusal(
                 404, f"This path does not exist; those of the admin API begin with {ADMIN}."
             )
-        known = sorted({each for node, _ in found for each in node.verbs})
+        known = sorted({each for node, _ in matches for each in node.verbs})
         also = f" This path answers {', '.join(known)}." if known else ""
         raise Refusal(
             501,
-            f"{wanted[:10]} {'/'.join(parts)[:200]} is not emulated, and nothing was changed."
+            f"{verb[:10]} {'/'.join(parts)[:200]} is not emulated, and nothing was changed."
             f"{also} docs/NOT_EMULATED.md lists what is not.",
         )
 

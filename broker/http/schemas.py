@@ -61,15 +61,15 @@ class SchemaVerbs:
         return shown(document_of(record))
 
     async def all_versions(self, request: Request) -> Answer:
-        wanted = admin_pb2.ListSchemasRequest(topic=_topic(request))
-        records = (await self._schemas.list_all(wanted)).schemas
+        rpc_request = admin_pb2.ListSchemasRequest(topic=_topic(request))
+        records = (await self._schemas.list_all(rpc_request)).schemas
         return shown({"getSchemaResponses": [document_of(each) for each in records]})
 
     async def upload(self, request: Request) -> Answer:
         try:
             definition = _definition(request.body)
-            wanted = admin_pb2.PutSchemaRequest(topic=_topic(request), definition=definition)
-            version = (await self._schemas.put(wanted)).version
+            rpc_request = admin_pb2.PutSchemaRequest(topic=_topic(request), definition=definition)
+            version = (await self._schemas.put(rpc_request)).version
         except InvalidSchema as error:
             raise Refusal(422, error.message) from None
         except IncompatibleSchema as error:
@@ -78,8 +78,8 @@ class SchemaVerbs:
 
     async def delete(self, request: Request) -> Answer:
         force = request.flag("force")
-        wanted = admin_pb2.DeleteSchemaRequest(topic=_topic(request), force=force)
-        return shown({"version": (await self._schemas.delete(wanted)).version})
+        rpc_request = admin_pb2.DeleteSchemaRequest(topic=_topic(request), force=force)
+        return shown({"version": (await self._schemas.delete(rpc_request)).version})
 
     async def compatibility(self, request: Request) -> Answer:
         """Answers whether a schema could be added.
@@ -90,8 +90,8 @@ class SchemaVerbs:
         if not answer.is_compatible:
             raise Refusal(500, answer.reason)
         strategy = strategy_name(answer.strategy)
-        found = shown({"schemaCompatibilityStrategy": strategy, "compatibility": True})
-        return Answer(202, found.body)
+        body = shown({"schemaCompatibilityStrategy": strategy, "compatibility": True})
+        return Answer(202, body.body)
 
     async def version_of(self, request: Request) -> Answer:
         return shown({"version": (await self._check(request)).version})
@@ -99,8 +99,8 @@ class SchemaVerbs:
     async def _check(self, request: Request) -> admin_pb2.CheckSchemaResponse:
         try:
             definition = _definition(request.body)
-            wanted = admin_pb2.CheckSchemaRequest(topic=_topic(request), definition=definition)
-            return await self._schemas.check(wanted)
+            rpc_request = admin_pb2.CheckSchemaRequest(topic=_topic(request), definition=definition)
+            return await self._schemas.check(rpc_request)
         except InvalidSchema as error:
             raise Refusal(422, error.message) from None
 

@@ -50,9 +50,9 @@ def start_at(body: Any, *, inclusive: bool = True) -> StartPosition:
     if not isinstance(body, dict) or "ledgerId" not in body or "entryId" not in body:
         raise Refusal(400, 'Name a message id, for example {"ledgerId": 7, "entryId": 0}.')
     fields = {"ledger_id": "ledgerId", "entry_id": "entryId"}
-    numbers = {name: whole_number(given, body[given]) for name, given in fields.items()}
+    numbers = {name: whole_number(field, body[field]) for name, field in fields.items()}
     small = {"batch_index": "batchIndex", "partition": "partitionIndex"}
-    numbers |= {name: whole_number(given, body.get(given, -1)) for name, given in small.items()}
+    numbers |= {name: whole_number(field, body.get(field, -1)) for name, field in small.items()}
     if any(not -1 <= numbers[name] < 2**31 for name in small):
         raise Refusal(400, "batchIndex and partitionIndex must be -1 or an index.")
     if numbers["ledger_id"] == numbers["entry_id"] == -1:
@@ -74,8 +74,8 @@ class SubscriptionVerbs(BrokerVerbs):
 
     async def list_names(self, request: Request) -> Answer:
         topic = self._name(request)
-        wanted = admin_pb2.ListSubscriptionsRequest(topic=topic)
-        response = await self._subscriptions.list_names(wanted)
+        rpc_request = admin_pb2.ListSubscriptionsRequest(topic=topic)
+        response = await self._subscriptions.list_names(rpc_request)
         return shown(list(response.subscriptions))
 
     async def create(self, request: Request) -> None:
@@ -88,13 +88,13 @@ class SubscriptionVerbs(BrokerVerbs):
         if isinstance(body, dict) and "messageId" in body:
             body = body["messageId"]
         start = _LATEST if body in (None, "", {}) else start_at(body)
-        wanted = admin_pb2.CreateSubscriptionRequest(start=start, **names)
-        await self._subscriptions.create(wanted)
+        rpc_request = admin_pb2.CreateSubscriptionRequest(start=start, **names)
+        await self._subscriptions.create(rpc_request)
 
     async def delete(self, request: Request) -> None:
         names, force = self._names(request), request.flag("force")
-        wanted = data_pb2.UnsubscribeRequest(force=force, **names)
-        await unsubscribe(self._broker, wanted)
+        rpc_request = data_pb2.UnsubscribeRequest(force=force, **names)
+        await unsubscribe(self._broker, rpc_request)
 
     async def skip_all(self, request: Request) -> None:
         names = self._names(request)
@@ -102,9 +102,9 @@ class SubscriptionVerbs(BrokerVerbs):
 
     async def skip(self, request: Request) -> None:
         names, count = self._names(request), request.number("count")
-        wanted = admin_pb2.SkipMessagesRequest(entries=count, **names)
+        rpc_request = admin_pb2.SkipMessagesRequest(entries=count, **names)
         with answering(InvalidRequest, 400):
-            await self._subscriptions.skip_messages(wanted)
+            await self._subscriptions.skip_messages(rpc_request)
 
     async def reset_to_time(self, request: Request) -> None:
         start = StartPosition(publish_time_ms=request.number("timestamp"))
@@ -118,14 +118,14 @@ class SubscriptionVerbs(BrokerVerbs):
 
     async def _reset(self, request: Request, start: StartPosition) -> None:
         names = self._names(request)
-        wanted = admin_pb2.ResetCursorRequest(
+        rpc_request = admin_pb2.ResetCursorRequest(
             topic=names["topic"], subscription=names["subscription"], start=start
         )
-        await self._subscriptions.reset_cursor(wanted)
+        await self._subscriptions.reset_cursor(rpc_request)
 
     async def expire(self, request: Request) -> None:
         names, seconds = self._names(request), request.number("seconds")
         if not 0 < seconds < 2**31:
             raise Refusal(400, "The age of the messages to expire must be 1 second or more.")
-        wanted = admin_pb2.ExpireMessagesRequest(older_than_ms=seconds * 1000, **names)
-        await self._subscriptions.expire_messages(wanted)
+        rpc_request = admin_pb2.ExpireMessagesRequest(older_than_ms=seconds * 1000, **names)
+        await self._subscriptions.expire_messages(rpc_request)

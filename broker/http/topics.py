@@ -147,10 +147,10 @@ class TopicVerbs(BrokerVerbs):
 
     async def delete(self, request: Request) -> None:
         name, force = full_topic(request.topic), request.flag("force")
-        wanted = admin_pb2.DeleteTopicRequest(topic=name, force=force)
+        rpc_request = admin_pb2.DeleteTopicRequest(topic=name, force=force)
         try:
             with answering(NotAllowed, 409):
-                await self._topics.delete(wanted)
+                await self._topics.delete(rpc_request)
         except TopicNotFound:
             # As in Pulsar: a non-persistent topic may have ended at any time.
             if not is_non_persistent(name):
@@ -158,12 +158,12 @@ class TopicVerbs(BrokerVerbs):
 
     async def stats(self, request: Request) -> Answer:
         name = self._name(request)
-        wanted = admin_pb2.GetTopicStatsRequest(topic=name)
-        return _stats(request, await self._topics.stats(wanted))
+        rpc_request = admin_pb2.GetTopicStatsRequest(topic=name)
+        return _stats(request, await self._topics.stats(rpc_request))
 
     async def internal_stats(self, request: Request) -> Answer:
-        wanted = admin_pb2.GetTopicInternalStatsRequest(topic=self._name(request))
-        return _document(await self._topics.internal_stats(wanted))
+        rpc_request = admin_pb2.GetTopicInternalStatsRequest(topic=self._name(request))
+        return _document(await self._topics.internal_stats(rpc_request))
 
     async def unload(self, request: Request) -> None:
         await self._topics.unload(admin_pb2.UnloadTopicRequest(topic=self._name(request)))
@@ -190,33 +190,35 @@ class TopicVerbs(BrokerVerbs):
         name = self._name(request)
         if is_non_persistent(name):
             raise Refusal(406, "Need to provide a persistent topic name")
-        wanted = admin_pb2.TerminateTopicRequest(topic=name)
-        response = await self._topics.terminate(wanted)
+        rpc_request = admin_pb2.TerminateTopicRequest(topic=name)
+        response = await self._topics.terminate(rpc_request)
         return shown(id_document(response.last_message_id))
 
     async def last_message_id(self, request: Request) -> Answer:
         name = self._name(request)
-        wanted = data_pb2.GetLastMessageIdRequest(topic=name)
-        found = (await get_last_message_id(self._broker, wanted)).message_id
+        rpc_request = data_pb2.GetLastMessageIdRequest(topic=name)
+        message_id = (await get_last_message_id(self._broker, rpc_request)).message_id
         topic = await self._broker.any_topic(name, create=False)
-        if found.entry_id < 0 and isinstance(topic, Topic):
-            found.partition = partition_index(topic.name)
-            found.ledger_id = topic.log.positions.last_published().ledger_id
-        return shown(id_document(found))
+        if message_id.entry_id < 0 and isinstance(topic, Topic):
+            message_id.partition = partition_index(topic.name)
+            message_id.ledger_id = topic.log.positions.last_published().ledger_id
+        return shown(id_document(message_id))
 
     async def message_id_at(self, request: Request) -> Answer:
-        wanted = admin_pb2.GetMessageIdByTimestampRequest(
+        rpc_request = admin_pb2.GetMessageIdByTimestampRequest(
             topic=self._name(request), publish_time_ms=request.number("timestamp")
         )
-        return shown(id_document((await self._topics.message_id_by_timestamp(wanted)).message_id))
+        return shown(
+            id_document((await self._topics.message_id_by_timestamp(rpc_request)).message_id)
+        )
 
     async def compact(self, request: Request) -> None:
-        wanted = admin_pb2.TriggerCompactionRequest(topic=self._name(request))
-        await self._compaction.trigger(wanted)
+        rpc_request = admin_pb2.TriggerCompactionRequest(topic=self._name(request))
+        await self._compaction.trigger(rpc_request)
 
     async def compaction_status(self, request: Request) -> Answer:
-        wanted = admin_pb2.GetCompactionStatusRequest(topic=self._name(request))
-        response = await self._compaction.status(wanted)
+        rpc_request = admin_pb2.GetCompactionStatusRequest(topic=self._name(request))
+        response = await self._compaction.status(rpc_request)
         status = admin_pb2.CompactionStatus.Name(response.status)
         return shown(
             {
@@ -249,8 +251,8 @@ class PartitionVerbs(BrokerVerbs):
             raise Refusal(
                 406, f"Number of partitions should be less than or equal to {PARTITIONS_MAX}"
             )
-        wanted = admin_pb2.CreatePartitionedTopicRequest(topic=name, partitions=count)
-        await self._partitions.create(wanted)
+        rpc_request = admin_pb2.CreatePartitionedTopicRequest(topic=name, partitions=count)
+        await self._partitions.create(rpc_request)
 
     async def grow(self, request: Request) -> None:
         name = self._name(request)
@@ -260,14 +262,14 @@ class PartitionVerbs(BrokerVerbs):
             raise Refusal(409, f"Topic {name} is not the partitioned topic.")
         if not 0 < count <= PARTITIONS_MAX:
             raise Refusal(422, f"The number of partitions must be 1 to {PARTITIONS_MAX}.")
-        wanted = admin_pb2.UpdatePartitionedTopicRequest(topic=name, partitions=count)
+        rpc_request = admin_pb2.UpdatePartitionedTopicRequest(topic=name, partitions=count)
         with answering(InvalidRequest, 422):
-            await self._partitions.grow(wanted)
+            await self._partitions.grow(rpc_request)
 
     async def metadata(self, request: Request) -> Answer:
-        wanted = admin_pb2.GetPartitionedTopicMetadataRequest(topic=self._name(request))
+        rpc_request = admin_pb2.GetPartitionedTopicMetadataRequest(topic=self._name(request))
         try:
-            count = (await self._partitions.metadata(wanted)).partitions
+            count = (await self._partitions.metadata(rpc_request)).partitions
         except TopicNotFound:
             # Any topic may be created by its first use.
             if not request.flag("checkAllowAutoCreation"):
@@ -278,23 +280,23 @@ class PartitionVerbs(BrokerVerbs):
     async def delete(self, request: Request) -> None:
         name, force = full_topic(request.topic), request.flag("force")
         self._check_parent(name)
-        wanted = admin_pb2.DeletePartitionedTopicRequest(topic=name, force=force)
+        rpc_request = admin_pb2.DeletePartitionedTopicRequest(topic=name, force=force)
         with answering(NotAllowed, 409):
-            await self._partitions.delete(wanted)
+            await self._partitions.delete(rpc_request)
 
     async def stats(self, request: Request) -> Answer:
         self._check_parent(self._name(request))
         name = self._partitioned(request)
         each = request.query.get("perPartition", "true").lower() == "true"
-        wanted = admin_pb2.GetPartitionedTopicStatsRequest(topic=name, per_partition=each)
-        return _stats(request, await self._partitions.stats(wanted))
+        rpc_request = admin_pb2.GetPartitionedTopicStatsRequest(topic=name, per_partition=each)
+        return _stats(request, await self._partitions.stats(rpc_request))
 
     async def internal_stats(self, request: Request) -> Answer:
         name = self._partitioned(request)
         documents = {}
         for each in self._broker.partitions.names(name):
-            wanted = admin_pb2.GetTopicInternalStatsRequest(topic=each)
-            documents[each] = json.loads((await self._topics.internal_stats(wanted)).json)
+            rpc_request = admin_pb2.GetTopicInternalStatsRequest(topic=each)
+            documents[each] = json.loads((await self._topics.internal_stats(rpc_request)).json)
         metadata = {"partitions": len(documents), "deleted": False}
         return shown({"metadata": metadata, "partitions": documents})
 

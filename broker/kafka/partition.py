@@ -258,8 +258,8 @@ class Partition:
     @property
     def high_watermark(self) -> int:
         durable = self.log.durable_end_offset
-        held = self.held_high_watermark
-        return durable if held is None else min(held, durable)
+        limit = self.held_high_watermark
+        return durable if limit is None else min(limit, durable)
 
     @property
     def last_stable_offset(self) -> int:
@@ -345,17 +345,17 @@ class Partition:
 
         Raises KafkaError (OFFSET_OUT_OF_RANGE), DiskFailure, Moved.
         """
-        wanted = self.high_watermark if offset == -1 else offset
-        if wanted > self.high_watermark or wanted < 0:
+        log_start = self.high_watermark if offset == -1 else offset
+        if log_start > self.high_watermark or log_start < 0:
             raise KafkaError(
                 KafkaErrorKind.OFFSET_OUT_OF_RANGE,
-                f"Cannot increment the log start offset to {wanted} of partition {self.label} "
+                f"Cannot increment the log start offset to {log_start} of partition {self.label} "
                 f"since it is larger than the high watermark {self.high_watermark}",
             )
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
             log = record.kafka
-            log.log_start_offset = max(log.log_start_offset, wanted)
+            log.log_start_offset = max(log.log_start_offset, log_start)
 
         before = self.log_start_offset
         await self._stored.change(edit)
@@ -370,10 +370,10 @@ class Partition:
 
     async def _find_start_batch(self) -> None:
         start, durable_end = self.log_start_offset, self.log.durable_end_offset
-        found = await self._batch_from(start)
-        if found is None and self.log.end_offset > durable_end:
-            found = start
-        self._start_batch = start, found
+        batch = await self._batch_from(start)
+        if batch is None and self.log.end_offset > durable_end:
+            batch = start
+        self._start_batch = start, batch
 
     async def _find_unstable(self) -> None:
         """Finds the first remaining batch of each transaction that a truncation reopened, at a
@@ -383,15 +383,15 @@ class Partition:
             if first < self.log_start_offset:
                 await self._find_start_batch()
             else:
-                found = await self._batch_from(first)
-                self.producers.begins_at(first, self.log.end_offset if found is None else found)
+                batch = await self._batch_from(first)
+                self.producers.begins_at(first, self.log.end_offset if batch is None else batch)
 
     async def _batch_from(self, offset: int) -> int | None:
         """Returns the first offset of the first durable batch that ends at or after `offset`, or
         None.
         """
-        found = await self.log.reads.read(offset, end=self.log.durable_end_offset, bytes_max=1)
-        return found.batches[0].header.base_offset if found.batches else None
+        result = await self.log.reads.read(offset, end=self.log.durable_end_offset, bytes_max=1)
+        return result.batches[0].header.base_offset if result.batches else None
 
     def aborted(self) -> Iterator[AbortedTransaction]:
         """Yields the transaction index, in order."""

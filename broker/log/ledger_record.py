@@ -44,8 +44,8 @@ def lost_between(record: LedgerRecord, after: int, through: int) -> int:
 
 def nth_before(record: LedgerRecord, entry_id: int, count: int) -> int:
     """Returns the id of the `count`-th entry before the one that has `entry_id`."""
-    found = entry_id - count
+    entry_at = entry_id - count
     for each in reversed(record.lost):
-        if each.first_entry_id <= entry_id and found <= each.last_entry_id:
-            found -= each.last_entry_id - each.first_entry_id + 1
-    return found
+        if each.first_entry_id <= entry_id and entry_at <= each.last_entry_id:
+            entry_at -= each.last_entry_id - each.first_entry_id + 1
+    return entry_at

@@ -110,13 +110,13 @@ class NewLedgers:
         created = list[LedgerWriter]()
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
-            kept = [each for each in record.ledger_ids if not self._is_empty(each)]
-            deleted.extend(sorted({*record.ledger_ids} - {*kept}))
+            remaining = [each for each in record.ledger_ids if not self._is_empty(each)]
+            deleted.extend(sorted({*record.ledger_ids} - {*remaining}))
             for ledger_id in deleted:
                 self._store.mark_deleting(ledger_id, batch)
             deleted.extend(self._forget_truncated(record, batch))
             created.append(self._store.create_ledger(record.name, batch))
-            record.ledger_ids[:] = [*kept, created[0].ledger_id]
+            record.ledger_ids[:] = [*remaining, created[0].ledger_id]
             record.epoch += 1
             self._on_listed(record)
 

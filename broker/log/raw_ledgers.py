@@ -54,8 +54,8 @@ class RawLedgers:
     def keep(self, ledger_ids: Iterable[int]) -> None:
         """Keeps only these ledgers, some of which may be new. Scans all of them: for a load."""
         self.ids = list(ledger_ids)
-        left = set(self.ids)
-        self._closed = [each for each in self._closed if each.ledger_id in left]
+        remaining = set(self.ids)
+        self._closed = [each for each in self._closed if each.ledger_id in remaining]
         self._sums = sums_of(self._closed)
 
     def __contains__(self, ledger_id: int) -> bool:

@@ -63,14 +63,14 @@ class LogSearch:
         if at == "publish_time_ms":
             return await self._position_at_time(start.publish_time_ms, read_compacted), True
         if at == "message_id":
-            wanted = Position(start.message_id.ledger_id, start.message_id.entry_id)
-            if wanted < Position(0, 0):
+            position = Position(start.message_id.ledger_id, start.message_id.entry_id)
+            if position < Position(0, 0):
                 return EARLIEST, True
-            if wanted < LATEST:
-                whole = start.inclusive or start.message_id.batch_index >= 0
-                if whole or await self._is_batch(wanted, read_compacted):
-                    return wanted, True
-                return wanted.next, True
+            if position < LATEST:
+                from_entry = start.inclusive or start.message_id.batch_index >= 0
+                if from_entry or await self._is_batch(position, read_compacted):
+                    return position, True
+                return position.next, True
         if start.inclusive:
             entry = await self.last_entry(read_compacted)
             if entry is not None:
@@ -117,8 +117,8 @@ class LogSearch:
         """
 
         async def ask(view: View) -> Position:
-            found = await self._compacted_at_time(view, publish_time_ms)
-            return found or await self._raw_at_time(publish_time_ms, EARLIEST)
+            compacted = await self._compacted_at_time(view, publish_time_ms)
+            return compacted or await self._raw_at_time(publish_time_ms, EARLIEST)
 
         return await self._with_stable_view(ask)
 
@@ -127,8 +127,8 @@ class LogSearch:
             return await self._raw_at_time(publish_time_ms, EARLIEST)
 
         async def ask(view: View) -> Position:
-            found = await self._compacted_at_time(view, publish_time_ms)
-            return found or await self._raw_at_time(publish_time_ms, view.horizon or EARLIEST)
+            compacted = await self._compacted_at_time(view, publish_time_ms)
+            return compacted or await self._raw_at_time(publish_time_ms, view.horizon or EARLIEST)
 
         return await self._with_stable_view(ask)
 
@@ -143,9 +143,9 @@ class LogSearch:
     async def _raw_at_time(self, publish_time_ms: int, after: Position) -> Position:
         """Returns the first raw entry after `after` of that time or later, else the end."""
         for record in self._ledgers.since(after.ledger_id):
-            found = await self._find_in(record, publish_time_ms, after)
-            if found is not None:
-                return found
+            position = await self._find_in(record, publish_time_ms, after)
+            if position is not None:
+                return position
         return self._positions.after_last()
 
     async def last_published_before(self, publish_time_ms: int, after: Position) -> Position:
@@ -157,9 +157,9 @@ class LogSearch:
             last = last_entry(record)
             if last is None or last <= after:
                 continue
-            found = await self._find_in(record, publish_time_ms, after)
-            if found is not None:
-                return max(after, self._positions.previous(found)) if found.entry_id else after
+            first = await self._find_in(record, publish_time_ms, after)
+            if first is not None:
+                return max(after, self._positions.previous(first)) if first.entry_id else after
             if record.ledger_id in self._ledgers:
                 after = last
         return after

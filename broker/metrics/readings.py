@@ -122,7 +122,7 @@ class MetricsReader:
 
     async def _read_kafka(self, topics: list[TopicReading]) -> list[KafkaReading]:
         """Reads Kafka topics, and adds their common values to `topics`."""
-        found: list[KafkaReading] = []
+        readings: list[KafkaReading] = []
         began = time.perf_counter()
         for topic in tuple(self._broker.kafka_topics.values()):
             stats_, name = kafka_stats(topic), shown_topic(topic.name)
@@ -131,11 +131,11 @@ class MetricsReader:
             values = tuple(each.read(source) for each in TOPIC_METRICS)
             topics.append(TopicReading(namespace, name, values, ()))
             of_log = tuple(each.read(stats_) for each in LOG_METRICS)
-            found.append(KafkaReading(namespace, name, of_log))
+            readings.append(KafkaReading(namespace, name, of_log))
             if time.perf_counter() - began > SLICE_S:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
-        return found
+        return readings
 
     def _read(self, topic: Topic) -> TopicReading:
         source, name = self._source(topic), shown_topic(topic.name)

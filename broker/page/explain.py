@@ -69,10 +69,10 @@ def _request(topic: str, by: str, of: str) -> pb.ExplainRequest:
             raise Refusal(400, f"This is not base64: {error}.") from None
     if by == "none":
         return pb.ExplainRequest(topic=topic, null_key=True)
-    found = parsed_id(of.strip()) if by == "id" else None
-    if found is None:
+    exact_id = parsed_id(of.strip()) if by == "id" else None
+    if exact_id is None:
         raise Refusal(400, f"This is not a message id: expected {FORM}.")
-    ledger_id, entry_id, partition, index = found
+    ledger_id, entry_id, partition, index = exact_id
     message_id = MessageId(
         ledger_id=ledger_id, entry_id=entry_id, partition=partition, batch_index=index
     )

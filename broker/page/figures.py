@@ -56,9 +56,9 @@ def figures(
                 passed += segment.size_bytes
             else:
                 ahead += segment.size_bytes
-    kept = () if compacted is None else compacted.segments
-    size_bytes = sum(each.size_bytes for each in kept)
-    garbage = sum(each.dead.bytes for each in kept)
+    segments = () if compacted is None else compacted.segments
+    size_bytes = sum(each.size_bytes for each in segments)
+    garbage = sum(each.dead.bytes for each in segments)
     return Figures(entries, ledgers, passed, ahead, size_bytes, garbage)
 
 

@@ -69,18 +69,18 @@ def _pieces(topic: KafkaTopic, plan: Plan) -> list[Piece]:
 
 def _offsets(topic: KafkaTopic, plan: Plan) -> Sequence[tuple[str, int, str]]:
     partition = topic.partition
-    found = [
+    offsets = [
         ("log start", partition.log_start_offset, "cursor"),
         ("high watermark", partition.high_watermark, "cursor"),
     ]
     if topic.config.is_compacted:
-        found.insert(0, ("checkpoint", plan.first_dirty_offset, "horizon"))
+        offsets.insert(0, ("checkpoint", plan.first_dirty_offset, "horizon"))
         if plan.bound > plan.first_dirty_offset:
-            found.insert(1, ("end of the head", plan.bound, "cursor"))
+            offsets.insert(1, ("end of the head", plan.bound, "cursor"))
     if partition.last_stable_offset != partition.high_watermark:
-        found.append(("last stable offset", partition.last_stable_offset, "cursor"))
-    found += [(each.name, each.offset, "cursor") for each in topic.readers]
-    return [(f"{name} {offset:,}", offset, kind) for name, offset, kind in found]
+        offsets.append(("last stable offset", partition.last_stable_offset, "cursor"))
+    offsets += [(each.name, each.offset, "cursor") for each in topic.readers]
+    return [(f"{name} {offset:,}", offset, kind) for name, offset, kind in offsets]
 
 
 def _segment_row(topic: KafkaTopic, plan: Plan, segment: LiveSegment) -> dict[str, Any]:

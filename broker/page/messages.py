@@ -129,10 +129,10 @@ def _start(text: str) -> StartPosition:
     """Raises Refusal."""
     if text in ("", "earliest"):
         return StartPosition(earliest=True)
-    found = parsed_id(text)
-    if found is None:
+    message_id = parsed_id(text)
+    if message_id is None:
         raise Refusal(400, f"This is not a message id: expected {FORM}.")
-    ledger_id, entry_id, partition, index = found
+    ledger_id, entry_id, partition, index = message_id
     at = MessageId(ledger_id=ledger_id, entry_id=entry_id, partition=partition, batch_index=index)
     return StartPosition(message_id=at, inclusive=True)
 
@@ -147,15 +147,15 @@ async def _reader(
 
 async def _read(reader: StreamReader[Any]) -> tuple[list[StoredEntry], bool]:
     """Returns about MESSAGES_SHOWN messages, and whether there may be more."""
-    found, messages, size_bytes = list[StoredEntry](), 0, 0
+    page_entries, messages, size_bytes = list[StoredEntry](), 0, 0
     async with aclosing(_entries(reader)) as entries:
         async for entry in entries:
             if messages >= MESSAGES_SHOWN or size_bytes >= READ_BYTES_MAX:
-                return found, True
-            found.append(entry)
+                return page_entries, True
+            page_entries.append(entry)
             messages += entry.header.message_count
             size_bytes += len(entry.data)
-    return found, False
+    return page_entries, False
 
 
 async def _entries(reader: StreamReader[Any]) -> AsyncGenerator[StoredEntry, None]:
@@ -173,19 +173,19 @@ def _shown(
     entries: list[StoredEntry], partition: int, first_offset: int, begin: str, *, has_more: bool
 ) -> dict[str, Any]:
     """Decodes the entries, in a thread: the messages of the page, and where the next one begins."""
-    found, more_from = list[dict[str, Any]](), ""
+    rows, more_from = list[dict[str, Any]](), ""
     least = _begin_of(begin, first_offset)
     for entry in entries:
         for row in shown_messages(entry, partition):
             if row["at"] < least:
                 continue
-            if len(found) == MESSAGES_SHOWN:
-                return {"messages": found, "more_from": row["id"]}
-            found.append(row)
-    if has_more and found:
-        ledger_id, entry_id, _ = found[-1]["at"]
+            if len(rows) == MESSAGES_SHOWN:
+                return {"messages": rows, "more_from": row["id"]}
+            rows.append(row)
+    if has_more and rows:
+        ledger_id, entry_id, _ = rows[-1]["at"]
         more_from = id_text(ledger_id, entry_id + 1, partition)
-    return {"messages": found, "more_from": more_from}
+    return {"messages": rows, "more_from": more_from}
 
 
 def _begin_of(begin: str, first_offset: int) -> tuple[int, int, int]:

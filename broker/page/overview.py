@@ -74,14 +74,14 @@ class Overview:
 
     async def topics(self, request: PageRequest) -> Page:
         """Lists topics by name. `q`: a part of the name; `page`: from 1."""
-        broker, wanted = self._broker, request.text("q").strip()
+        broker, query = self._broker, request.text("q").strip()
         in_memory = broker.non_persistent.listed()
         names = await broker.in_thread(lambda: broker.metadata.topic_names() + in_memory)
-        found = await broker.in_thread(lambda: _with(wanted, names)) if wanted else names
-        pages = max(1, -(-len(found) // TOPICS_SHOWN))
+        matching = await broker.in_thread(lambda: _with(query, names)) if query else names
+        pages = max(1, -(-len(matching) // TOPICS_SHOWN))
         # Topics may have been deleted since the page before was shown.
         page = min(request.number("page", 1, least=1), pages)
-        shown = found[(page - 1) * TOPICS_SHOWN : page * TOPICS_SHOWN]
+        shown = matching[(page - 1) * TOPICS_SHOWN : page * TOPICS_SHOWN]
         rows = list[Row]()
         for each in shown:
             rows.append(await self._row(each))
@@ -90,9 +90,9 @@ class Overview:
         values = {
             "rows": rows,
             "largest": max((each.figures.total_bytes for each in rows), default=0),
-            "found": len(found),
+            "found": len(matching),
             "all": len(names),
-            "wanted": wanted,
+            "wanted": query,
             "page": page,
             "pages": pages,
             "running": running(broker, tuple(broker.topics)),
@@ -105,11 +105,11 @@ class Overview:
         """Lists the latest runs of the topics that are loaded, those in progress first."""
         broker = self._broker
         current = running(broker, tuple(broker.topics))
-        found = await broker.in_thread(
+        recent_runs = await broker.in_thread(
             lambda: broker.compaction.history.runs(limit=RUNS_SHOWN),
         )
         now_ms, known = broker.clock_ms(), {(each.topic, each.number) for each in current}
-        from_records = [shown_run(each, now_ms) for each in found]
+        from_records = [shown_run(each, now_ms) for each in recent_runs]
         ended = [each for each in from_records if (each.topic, each.number) not in known]
         return Page("runs.html", "Compactions", {"running": current, "runs": ended})
 
@@ -175,7 +175,11 @@ class Overview:
         record = metadata.topic(name) or TopicRecord(name=name)
         is_kafka = record.HasField("kafka")
         ids = all_ledger_ids(record) if is_kafka else list(record.ledger_ids)
-        ledgers = [found for each in ids[-LEDGERS_READ:] if (found := metadata.ledger(each))]
+        ledgers = [
+            ledger_record
+            for each in ids[-LEDGERS_READ:]
+            if (ledger_record := metadata.ledger(each))
+        ]
         compacted, horizon = None, horizon_of(record)
         if record.HasField("compacted"):
             compacted = metadata.ledger(record.compacted.ledger_id)

@@ -24,8 +24,8 @@ _NUMBER_MAX = 2**53
 def parse(text: str | bytes) -> Parameters:
     """Parses a query or the body of a form. Raises Refusal."""
     try:
-        whole = text if isinstance(text, str) else text.decode("ascii")
-        return parse_qs(whole, True, errors="strict", max_num_fields=PARAMETERS_MAX)
+        query = text if isinstance(text, str) else text.decode("ascii")
+        return parse_qs(query, True, errors="strict", max_num_fields=PARAMETERS_MAX)
     except ValueError:
         raise Refusal(400, "The parameters are not UTF-8, or too many.") from None
 

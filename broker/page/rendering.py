@@ -150,21 +150,21 @@ class StaticFile:
 @cache
 def static_files() -> Mapping[str, StaticFile]:
     folder = files(_PACKAGE).joinpath("static")
-    found = {name: folder.joinpath(name).read_bytes() for name in _STATIC}
+    contents = {name: folder.joinpath(name).read_bytes() for name in _STATIC}
     return {
         name: StaticFile(body, _STATIC[name], hashlib.sha256(body).hexdigest()[:12])
-        for name, body in found.items()
+        for name, body in contents.items()
     }
 
 
 def static_answer(name: str) -> Answer | None:
     """Returns a script, a style or a picture of this package; None if none has that name."""
-    found = static_files().get(name)
-    if found is None:
+    file = static_files().get(name)
+    if file is None:
         return None
     # Its address has its version.
     cached = {"Cache-Control": "max-age=31536000, immutable"}
-    return Answer(200, found.body, found.content_type, _SAFETY | cached)
+    return Answer(200, file.body, file.content_type, _SAFETY | cached)
 
 
 def static_url(name: str) -> str:

@@ -88,13 +88,13 @@ def _strategy(run: RunRecord) -> str:
 
 def running(broker: Broker, names: Iterable[str]) -> list[Run]:
     """Returns the queued and running runs of loaded topics."""
-    found = list[Run]()
+    runs = list[Run]()
     for name in names:
         topic = broker.topics.get(name)
         if topic is not None and broker.compaction.has_run(name):
             status = broker.compaction.status(topic)
-            found.append(shown_run(status.run, broker.clock_ms(), _progress(status.progress)))
-    return found
+            runs.append(shown_run(status.run, broker.clock_ms(), _progress(status.progress)))
+    return runs
 
 
 def latest(broker: Broker, topic: str, limit: int) -> list[Run]:

@@ -90,10 +90,10 @@ def pulsar_strip(
     left_bytes = max(_size(passed), _size(compacted))
     meeting = _meeting(left_bytes, _size(ahead))
     scale = meeting / left_bytes if left_bytes else 0.0
-    left = _blocks(passed, meeting - _size(passed) * scale, scale, "passed")
+    left_blocks = _blocks(passed, meeting - _size(passed) * scale, scale, "passed")
     right_scale = (100 - meeting) / _size(ahead) if ahead and _size(ahead) else 0.0
     right = _blocks(ahead, meeting, right_scale, "ahead")
-    rows = [Row("Raw log", [*left, *right])]
+    rows = [Row("Raw log", [*left_blocks, *right])]
     if horizon is not None:
         begin = meeting - _size(compacted) * scale
         view = _blocks(compacted, begin, scale, "compacted")
@@ -101,7 +101,7 @@ def pulsar_strip(
         rows.insert(0, Row("Compacted view", [*view, *rest]))
     marks = [("horizon", at, "horizon")] if horizon is not None else []
     marks += [(name, position, "cursor") for name, position in cursors]
-    scales = [(passed, left[-len(passed) :]), (ahead, right[-len(ahead) :])]
+    scales = [(passed, left_blocks[-len(passed) :]), (ahead, right[-len(ahead) :])]
     placed = [pair for pieces, blocks in scales for pair in _pairs(pieces, blocks)]
 
     def x_of(position: Position, kind: str) -> float:

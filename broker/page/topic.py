@@ -56,12 +56,12 @@ class TopicPage:
         compacted = None if view.compacted is None else view.compacted.record
         horizon, policies = horizon_of(record), topic.policies()
         cursors = _cursors(topic)
-        kept = [] if compacted is None else _pieces([compacted])
+        pieces = [] if compacted is None else _pieces([compacted])
         threshold = broker.policy_levels.threshold(record)
         # That of compaction is the horizon.
         marked = [each for each in cursors if each[0] != COMPACTION_CURSOR]
         return {
-            "strip": pulsar_strip(_pieces(raw, topic.keepers()), kept, horizon, marked),
+            "strip": pulsar_strip(_pieces(raw, topic.keepers()), pieces, horizon, marked),
             "figures": figures(raw, compacted, horizon),
             "horizon": horizon,
             "compacted": compacted,
@@ -102,13 +102,13 @@ class TopicPage:
 
 def _cursors(topic: Topic) -> list[tuple[str, Position]]:
     """Returns the name and the mark-delete of each cursor, those that are behind first."""
-    found = [(shown(name), each.mark_delete) for name, each in topic.subscriptions.items()]
+    cursors = [(shown(name), each.mark_delete) for name, each in topic.subscriptions.items()]
     previous = topic.log.positions.previous
-    found += [(each.subscription, previous(each.read_position)) for each in topic.readers]
-    found.sort(key=lambda each: each[1])
+    cursors += [(each.subscription, previous(each.read_position)) for each in topic.readers]
+    cursors.sort(key=lambda each: each[1])
     if topic.record.compaction_cursor:
-        found.insert(0, (COMPACTION_CURSOR, topic.compaction_mark_delete))
-    return found
+        cursors.insert(0, (COMPACTION_CURSOR, topic.compaction_mark_delete))
+    return cursors
 
 
 def _pieces(
@@ -134,8 +134,8 @@ def _pieces(
 
 
 def _detail(segment: SegmentRecord, held_by: Sequence[str]) -> str:
-    found = f"{segment.messages:,} messages in {segment.entries:,} entries"
-    return f"{found}, kept by: {', '.join(held_by)}" if held_by else found
+    counts = f"{segment.messages:,} messages in {segment.entries:,} entries"
+    return f"{counts}, kept by: {', '.join(held_by)}" if held_by else counts
 
 
 def _ledger_row(record: LedgerRecord, horizon: Position | None) -> dict[str, Any]:

@@ -96,9 +96,9 @@ def _cleanings(requested: PageRequest) -> WhatIfRequest:
     _check_count(ratios)
     _check_count(lags)
     kinds = [
-        [(name, each) for each in found]
-        for name, found in ((RATIO_SETTING, ratios), (LAG_SETTING, lags))
-        if found
+        [(name, each) for each in values]
+        for name, values in ((RATIO_SETTING, ratios), (LAG_SETTING, lags))
+        if values
     ]
     chosen = product(*kinds)
     request = WhatIfRequest(trials=[CleaningTrial(config=dict(each)) for each in chosen])

@@ -72,18 +72,18 @@ class Holds:
         holds = [*self.cursors, *self.others]
         # Cursors of many consumers are at one position.
         passed = {each: ledgers.passed_by(each) for each in {hold.position for hold in holds}}
-        found = [_Bound(passed[position], what) for what, position in holds]
-        found += [
+        limits = [_Bound(passed[position], what) for what, position in holds]
+        limits += [
             _Bound(ledgers.count_before(each), f"damage of ledger {each}")
             for each in self.damaged
             if each in ledgers
         ]
         if not (self.cursors or self.without_cursor):
-            found.append(_Bound(0, "no cursor exists"))
+            limits.append(_Bound(0, "no cursor exists"))
         # The open ones, which no position passes, or the newest.
         unending = min(len(ledgers.closed()), len(ledgers.ids) - 1)
-        found.append(_Bound(max(0, unending), "newest ledger"))
-        return sorted(found, key=lambda bound: bound.first)
+        limits.append(_Bound(max(0, unending), "newest ledger"))
+        return sorted(limits, key=lambda bound: bound.first)
 
 
 def ledgers_to_trim(
@@ -103,17 +103,17 @@ def kept_by(
     """Returns what keeps each ledger. Nothing keeps those that the next trimming deletes."""
     bounds = holds.bounds(ledgers)
     expired = _expired(ledgers, bounds[0].first, policies, now_ms)
-    found, held = dict[int, list[str]](), 0
+    holders, exhausted = dict[int, list[str]](), 0
     for index, record in enumerate(ledgers.closed()):
-        while held < len(bounds) and bounds[held].first <= index:
-            held += 1
-        named = [each.what for each in bounds[: min(held, NAMED_MAX)]]
-        if held > NAMED_MAX:
-            named.append(f"{held - NAMED_MAX} more")
-        if not held and index >= expired:
+        while exhausted < len(bounds) and bounds[exhausted].first <= index:
+            exhausted += 1
+        named = [each.what for each in bounds[: min(exhausted, NAMED_MAX)]]
+        if exhausted > NAMED_MAX:
+            named.append(f"{exhausted - NAMED_MAX} more")
+        if not exhausted and index >= expired:
             named = _limits(policies)
-        found[record.ledger_id] = named
-    return found | {each: ["open"] for each in ledgers.ids[len(found) :]}
+        holders[record.ledger_id] = named
+    return holders | {each: ["open"] for each in ledgers.ids[len(holders) :]}
 
 
 def _expired(ledgers: RawLedgers, passed: int, policies: Policies, now_ms: int) -> int:

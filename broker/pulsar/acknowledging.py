@@ -29,15 +29,15 @@ async def named_positions(
 ) -> set[Position]:
     """Returns the positions of a request for redelivery, which ordered subscriptions do not
     need."""
-    type_, found = subscription.type, set[Position]()
+    type_, positions = subscription.type, set[Position]()
     if type_ is not None and type_.is_ordered:
-        return found
+        return positions
     for start in range(0, len(ids), _SLICE_IDS):
         if start:
             await asyncio.sleep(0)
         ids_now = ids[start : start + _SLICE_IDS]
-        found.update(Position(each.ledger_id, each.entry_id) for each in ids_now)
-    return found
+        positions.update(Position(each.ledger_id, each.entry_id) for each in ids_now)
+    return positions
 
 
 async def acknowledge_entries(
@@ -47,12 +47,12 @@ async def acknowledge_entries(
     for number, ids in enumerate(_slices(ack.message_id)):
         if number:
             await asyncio.sleep(0)
-        whole = _whole(ids, attached.acks, topic.log, subscription.mark_delete, is_cumulative)
+        entries = _whole(ids, attached.acks, topic.log, subscription.mark_delete, is_cumulative)
         if is_cumulative:
-            for each in whole:
+            for each in entries:
                 subscription.acknowledge(consumer, (each,), cumulative=True)
         else:
-            subscription.acknowledge(consumer, whole)
+            subscription.acknowledge(consumer, entries)
 
 
 def _slices(ids: Sequence[MessageIdData]) -> Iterator[list[MessageIdData]]:
@@ -76,15 +76,15 @@ def _whole(
     is_cumulative: bool,
 ) -> list[Position]:
     """Returns the entries that are completely acknowledged now; records the others."""
-    whole = list[Position]()
+    entries = list[Position]()
     for each in ids:
         position = Position(each.ledger_id, each.entry_id)
         if not each.ack_set:
             acks.forget(position)
-            whole.append(position)
+            entries.append(position)
         elif len(each.ack_set) <= _WORDS_MAX and position <= log.positions.last():
             if acks.acknowledge(position, bits_of(each.ack_set), mark_delete):
-                whole.append(position)
+                entries.append(position)
             elif is_cumulative:
-                whole.append(log.positions.previous(position))
-    return whole
+                entries.append(log.positions.previous(position))
+    return entries

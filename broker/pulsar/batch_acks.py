@@ -53,9 +53,9 @@ class BatchAcks:
 
     def forget(self, position: Position) -> None:
         """Forgets an entry that is acknowledged."""
-        left = self._left.pop(position, None)
-        if left is not None:
-            self._size_bytes -= _size(left)
+        unacknowledged = self._left.pop(position, None)
+        if unacknowledged is not None:
+            self._size_bytes -= _size(unacknowledged)
 
     def _shrink(self, mark_delete: Position) -> None:
         if self._size_bytes <= REMEMBERED_BYTES_MAX:

@@ -62,14 +62,14 @@ class Pattern:
         return self._compiled.fullmatch(name.partition("://")[2]) is not None
 
     async def matching(self, names: Iterable[str]) -> list[str]:
-        found, began_s = list[str](), time.monotonic()
+        matches, began_s = list[str](), time.monotonic()
         for name in names:
             if self.matches(name):
-                found.append(name)
+                matches.append(name)
             if time.monotonic() - began_s > _SLICE_S:
                 await asyncio.sleep(0)
                 began_s = time.monotonic()
-        return found
+        return matches
 
 
 def hash_of(names: Iterable[str]) -> str:

@@ -108,8 +108,8 @@ class Shared:
 
     async def end_silent(self, address: str) -> bool:
         """Closes the connection of that client if it is silent; returns whether it was."""
-        found = next((each for each in self.connections if each.address == address), None)
-        return found is not None and await found.end_silent()
+        connection = next((each for each in self.connections if each.address == address), None)
+        return connection is not None and await connection.end_silent()
 
     def check_held(self) -> None:
         """Closes a connection with unhandled bytes if their total exceeds the limit."""

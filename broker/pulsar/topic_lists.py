@@ -115,22 +115,22 @@ class TopicLists:
     def follow(self, namespace: str, pattern: str, follower: Follower) -> TopicList:
         """Returns the list, and notifies `follower` of its changes. Raises InvalidRequest."""
         key = namespace, pattern
-        found = self._lists.get(key)
-        if found is None:
-            found = TopicList(self._broker, namespace, Pattern.of(pattern))
-            self._lists[key] = found
-        found.followers.add(follower)
-        return found
+        topic_list = self._lists.get(key)
+        if topic_list is None:
+            topic_list = TopicList(self._broker, namespace, Pattern.of(pattern))
+            self._lists[key] = topic_list
+        topic_list.followers.add(follower)
+        return topic_list
 
     def leave(self, namespace: str, pattern: str, follower: Follower) -> None:
         """Stops notifying `follower`, and ends the list if it has no other follower."""
         key = namespace, pattern
-        found = self._lists.get(key)
-        if found is not None:
-            found.followers.discard(follower)
-            if not found.followers:
+        topic_list = self._lists.get(key)
+        if topic_list is not None:
+            topic_list.followers.discard(follower)
+            if not topic_list.followers:
                 del self._lists[key]
-                found.close()
+                topic_list.close()
 
     def __len__(self) -> int:
         return len(self._lists)

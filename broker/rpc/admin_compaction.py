@@ -74,16 +74,16 @@ class CompactionHandlers:
             names = [persistent_topic(request.topic, COMPACTED)]
         else:
             names = stored_names(self._broker, request.topic)
-        found = [await self._broker.any_topic(name, create=False) for name in names]
-        if kafka := [each for each in found if isinstance(each, KafkaTopic)]:
+        loaded = [await self._broker.any_topic(name, create=False) for name in names]
+        if kafka := [each for each in loaded if isinstance(each, KafkaTopic)]:
             return await self._kafka_explainer.explain(kafka, request)
-        topics = [each for each in found if isinstance(each, Topic)]
+        topics = [each for each in loaded if isinstance(each, Topic)]
         return await self._explainer.explain(topics, request)
 
     async def what_if(self, request: what_if_pb2.WhatIfRequest) -> what_if_pb2.WhatIfResponse:
         names = stored_names(self._broker, request.topic)
-        found = [await self._broker.any_topic(name, create=False) for name in names]
-        if kafka := [each for each in found if isinstance(each, KafkaTopic)]:
+        loaded = [await self._broker.any_topic(name, create=False) for name in names]
+        if kafka := [each for each in loaded if isinstance(each, KafkaTopic)]:
             return await self._kafka_forecaster.answer(kafka, request)
-        topics = [each for each in found if isinstance(each, Topic)]
+        topics = [each for each in loaded if isinstance(each, Topic)]
         return await self._forecaster.answer(topics, request)

@@ -84,10 +84,10 @@ class PermissionHandlers:
     ) -> admin_pb2.GetPermissionsResponse:
         """Raises InvalidRequest, NamespaceNotFound."""
         namespace, topic = self._scope(request.scope)
-        found = self._namespaces.permissions.of_namespace(namespace)
+        grants = self._namespaces.permissions.of_namespace(namespace)
         if topic:
-            found = self._namespaces.permissions.of_topic(topic)
-        return admin_pb2.GetPermissionsResponse(grants=found)
+            grants = self._namespaces.permissions.of_topic(topic)
+        return admin_pb2.GetPermissionsResponse(grants=grants)
 
     async def grant(self, request: admin_pb2.GrantPermissionRequest) -> None:
         """Raises InvalidRequest, NamespaceNotFound, LimitExceeded, StorageError."""

@@ -125,11 +125,11 @@ class TopicHandlers(Handlers):
         topic = await self._broker.any_topic(name, create=False)
         if isinstance(topic, KafkaTopic):
             offset = await topic.offset_at_time(request.publish_time_ms, read_committed=False)
-            found = Position(0, topic.partition.high_watermark if offset is None else offset)
-            return admin_pb2.GetMessageIdByTimestampResponse(message_id=_entry_id(name, found))
+            position = Position(0, topic.partition.high_watermark if offset is None else offset)
+            return admin_pb2.GetMessageIdByTimestampResponse(message_id=_entry_id(name, position))
         stored = await self._broker.topic(name, create=False)
-        found = await stored.log.search.first_published_since(request.publish_time_ms)
-        return admin_pb2.GetMessageIdByTimestampResponse(message_id=_entry_id(name, found))
+        position = await stored.log.search.first_published_since(request.publish_time_ms)
+        return admin_pb2.GetMessageIdByTimestampResponse(message_id=_entry_id(name, position))
 
 
 def stats_of(broker: Broker, topic: AnyTopic) -> dict[str, Any]:
@@ -152,18 +152,20 @@ def _entry_id(topic: str, position: Position) -> MessageId:
 
 class MessageHandlers(Handlers):
     async def peek(self, request: admin_pb2.PeekMessagesRequest) -> admin_pb2.PeekMessagesResponse:
-        name, place = recorded_name(self._broker, request.topic), request.position
-        found = await peeked_entries(
-            self._broker, name, request.subscription, place, request.messages
+        name, position = recorded_name(self._broker, request.topic), request.position
+        entries = await peeked_entries(
+            self._broker, name, request.subscription, position, request.messages
         )
-        return admin_pb2.PeekMessagesResponse(entries=[bytes(each.data) for each in found])
+        return admin_pb2.PeekMessagesResponse(entries=[bytes(each.data) for each in entries])
 
     async def examine(
         self, request: admin_pb2.ExamineMessagesRequest
     ) -> admin_pb2.ExamineMessagesResponse:
-        name, place = recorded_name(self._broker, request.topic), request.position
-        found = await examined_entry(self._broker, name, place, from_earliest=request.from_earliest)
-        return admin_pb2.ExamineMessagesResponse(entry=bytes(found.data))
+        name, position = recorded_name(self._broker, request.topic), request.position
+        entry = await examined_entry(
+            self._broker, name, position, from_earliest=request.from_earliest
+        )
+        return admin_pb2.ExamineMessagesResponse(entry=bytes(entry.data))
 
     async def by_id(
         self, request: admin_pb2.GetMessageByIdRequest
@@ -172,5 +174,5 @@ class MessageHandlers(Handlers):
             recorded_name(self._broker, request.topic),
             Position(request.ledger_id, request.entry_id),
         )
-        found = await entry_by_id(self._broker, name, at)
-        return admin_pb2.GetMessageByIdResponse(entry=bytes(found.data))
+        entry = await entry_by_id(self._broker, name, at)
+        return admin_pb2.GetMessageByIdResponse(entry=bytes(entry.data))

@@ -132,10 +132,10 @@ class _Parser:
             return Node(name), name
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         # Java also looks for a name without a namespace.
-        found = self._named.get(full) or self._named.get(name)
-        if found is None:
+        type_ = self._named.get(full) or self._named.get(name)
+        if type_ is None:
             raise self._invalid(f"the name {_shown(name)} is not defined before its use.")
-        return found, {"ref": found.name}
+        return type_, {"ref": type_.name}
 
     def _union(self, value: list[Any], namespace: str, depth: int) -> tuple[Node, Any]:
         branches, canonical, seen = list[Node](), list[Any](), set[str]()
@@ -197,8 +197,8 @@ class _Parser:
             raise self._invalid(f"{_shown(value)} has no name.")
         space, _, short = name.rpartition(".")
         if not space:
-            given = value.get("namespace")
-            space = given if isinstance(given, str) else namespace
+            own_space = value.get("namespace")
+            space = own_space if isinstance(own_space, str) else namespace
         self._check_name(short)
         if not space and short in PRIMITIVES:
             raise self._invalid(f"{short!r} is the name of a primitive type.")
@@ -210,8 +210,8 @@ class _Parser:
             raise self._invalid(f"{_shown(name)} is not a valid name.")
 
     def _aliases(self, value: dict[str, Any], space: str) -> tuple[str, ...]:
-        given = _texts(value.get("aliases"))
-        return tuple(each if "." in each or not space else f"{space}.{each}" for each in given)
+        aliases = _texts(value.get("aliases"))
+        return tuple(each if "." in each or not space else f"{space}.{each}" for each in aliases)
 
     def _symbols(self, value: dict[str, Any]) -> tuple[str, ...]:
         symbols = value.get("symbols")

@@ -108,13 +108,13 @@ class _Resolver:
 
     def _fields_of(self, writer: Node) -> dict[str, Field]:
         """Returns the writer's fields by the names that the reader knows."""
-        found = self._fields.get(id(writer))
-        if found is None:
+        writer_fields = self._fields.get(id(writer))
+        if writer_fields is None:
             aliases = self._renamed.fields.get(self._name(writer), {})
             fields = writer.fields.items()
-            found = {aliases.get(name, name): each for name, each in fields}
-            self._fields[id(writer)] = found
-        return found
+            writer_fields = {aliases.get(name, name): each for name, each in fields}
+            self._fields[id(writer)] = writer_fields
+        return writer_fields
 
     def resolve(self, writer: Node, reader: Node, depth: int) -> _Outcome:
         self._steps.take(depth)
@@ -140,9 +140,9 @@ class _Resolver:
 
     def _record(self, writer: Node, reader: Node, depth: int) -> _Outcome:
         pair = id(writer), id(reader)
-        found = self._records.get(pair)
-        if found is not None:
-            return found
+        known = self._records.get(pair)
+        if known is not None:
+            return known
         # Set early, for records that contain themselves.
         outcome = self._records[pair] = _Outcome()
         self._steps.take(depth, _PAIR_STEPS + len(writer.fields) + len(reader.fields))
@@ -190,9 +190,9 @@ class _Resolver:
             if not each.name or self._name(writer) == each.name:
                 return each
             if each.kind == "record":
-                found = self._record(writer, each, depth + 1)
-                self._steps.take(depth, len(found.parts))
-                is_alike = not found.why and not any(part.why for part in found.parts)
+                outcome = self._record(writer, each, depth + 1)
+                self._steps.take(depth, len(outcome.parts))
+                is_alike = not outcome.why and not any(part.why for part in outcome.parts)
                 is_called = self._short_name(writer) == each.short_name
                 if is_alike and (alike is None or is_called):
                     alike = each
@@ -281,19 +281,19 @@ class Defaults:
         return self._known[key]
 
     def _symbols_of(self, type_: Node, depth: int) -> frozenset[str]:
-        found = self._symbols.get(id(type_))
-        if found is None:
+        symbols = self._symbols.get(id(type_))
+        if symbols is None:
             self._steps.take(depth, len(type_.symbols))
-            found = self._symbols[id(type_)] = frozenset(type_.symbols)
-        return found
+            symbols = self._symbols[id(type_)] = frozenset(type_.symbols)
+        return symbols
 
     def _fits_parts(self, type_: Node, default: Any, depth: int) -> bool:
         if type_.kind == "union":
             return bool(type_.branches) and self.fit(type_.branches[0], default, depth)
         if type_.kind == "record":
-            given = default if isinstance(default, dict) else {}
+            defaults = default if isinstance(default, dict) else {}
             return all(
-                (value := given.get(each.name, each.default)) is not ABSENT
+                (value := defaults.get(each.name, each.default)) is not ABSENT
                 and self.fit(each.type, value, depth)
                 for each in type_.fields.values()
             )

@@ -116,15 +116,15 @@ def root_message(definition: SchemaDefinition) -> str:
         raise invalid
     try:
         encoded = base64.b64decode(parsed["fileDescriptorSet"], validate=True)
-        wanted, file_name = parsed["rootMessageTypeName"], parsed["rootFileDescriptorName"]
+        root_name, file_name = parsed["rootMessageTypeName"], parsed["rootFileDescriptorName"]
         files = FileDescriptorSet.FromString(encoded).file
     except (KeyError, TypeError, ValueError, binascii.Error, DecodeError):
         raise invalid from None
     for file in files:
         if file.name == file_name:
             prefix = f"{file.package}." if file.package else ""
-            if any(_has(each, prefix, wanted) for each in file.message_type):
-                return str(wanted)
+            if any(_has(each, prefix, root_name) for each in file.message_type):
+                return str(root_name)
     raise invalid
 
 

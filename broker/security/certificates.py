@@ -61,10 +61,10 @@ class Certificates:
     def _looked_at(self) -> _Stamp:
         """Returns values that differ between versions of the files; () if one is missing."""
         try:
-            found = [each.stat() for each in self._files]
+            statuses = [each.stat() for each in self._files]
         except OSError:
             return ()
-        return tuple((each.st_mtime_ns, each.st_size, each.st_ino) for each in found)
+        return tuple((each.st_mtime_ns, each.st_size, each.st_ino) for each in statuses)
 
     def _load(self) -> Loaded:
         certificate, key, *more = self._files

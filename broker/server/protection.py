@@ -86,8 +86,8 @@ def is_loopback(address: str) -> bool:
     """
     host = address.rpartition(":")[0].strip("[]")
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
         return False
-    addresses = [str(each[4][0]).partition("%")[0] for each in found]
+    addresses = [str(each[4][0]).partition("%")[0] for each in infos]
     return all(ipaddress.ip_address(each).is_loopback for each in addresses)

@@ -45,9 +45,9 @@ def import_topics(
 
     for path in paths:
         try:
-            found = TopicImport(path, store.ledgers_dir, metadata, files).run()
+            imported = TopicImport(path, store.ledgers_dir, metadata, files).run()
         except TopicExists as error:
             _log.info("%s is not imported: %s", path, error)
             continue
-        messages = counted(found.messages, "message")
-        _log.info("Imported %s from %s: %s", found.topic, path, messages)
+        messages = counted(imported.messages, "message")
+        _log.info("Imported %s from %s: %s", imported.topic, path, messages)

@@ -94,15 +94,17 @@ def _check_address(option: str, address: str) -> None:
         )
     host = match["host"].strip("[]")
     try:
-        found = socket.getaddrinfo(host, int(match["port"]), type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, int(match["port"]), type=socket.SOCK_STREAM)
     except socket.gaierror as error:
         raise InvalidRequest(f"{option} {address}: unknown host.") from error
-    failures = [failure for each in found if (failure := _failure(each[0], each[4])) is not None]
+    failures = [
+        failure for each in addresses if (failure := _failure(each[0], each[4])) is not None
+    ]
     for failure in failures:
         if failure.errno == errno.EADDRINUSE:
             raise AddressInUse(address, option) from failure
     # A name may have several addresses, some of them unavailable: one is enough.
-    if len(failures) == len(found):
+    if len(failures) == len(addresses):
         if failures[0].errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
             raise InvalidRequest(f"{option} {address}: not an address of this machine.")
         raise OSError(failures[0].errno, failures[0].strerror, f"{option} {address}")

@@ -129,15 +129,15 @@ class Consumer:
 
     def withdraw(self, positions: AbstractSet[Position] | None = None) -> set[Position]:
         """Takes back unsent deliveries, of `positions` or all, and their permits."""
-        kept, withdrawn, size_bytes = deque[Delivery](), set[Position](), 0
+        remaining, withdrawn, size_bytes = deque[Delivery](), set[Position](), 0
         for delivery in self._deliveries:
             if positions is None or delivery.position in positions:
                 self.state.refund(delivery.messages, len(delivery.entry))
                 withdrawn.add(delivery.position)
                 size_bytes += len(delivery.entry)
             else:
-                kept.append(delivery)
-        self._deliveries = kept
+                remaining.append(delivery)
+        self._deliveries = remaining
         self.share.hold(self.share.held - size_bytes)
         return withdrawn
 

@@ -96,15 +96,15 @@ class CursorWriter:
 
         Does not wait for later changes of others: their write may fail.
         """
-        made = self._made
+        changes = self._made
         self._cancel_timer()
-        while self._durable < made and not self.is_durable:
+        while self._durable < changes and not self.is_durable:
             if self._writing is None:
                 self._writing = asyncio.create_task(self._write())
             await asyncio.wait((self._writing,))
-            if self._failure is not None and self._durable < made:
+            if self._failure is not None and self._durable < changes:
                 raise self._failure
-        return self._durable >= made
+        return self._durable >= changes
 
     async def stop(self) -> None:
         """Stops all writing; nothing is written after it returns."""
@@ -163,8 +163,8 @@ class CursorWriter:
             self._on_error(self._failure)
 
     async def _write_once(self) -> None:
-        made = self._made
+        changes = self._made
         await self._persist(self._snapshot())
-        self._durable = max(self._durable, made)
+        self._durable = max(self._durable, changes)
         while self._waiting and self._waiting[0][0] <= self._durable:
             self._waiting.popleft()[1]()

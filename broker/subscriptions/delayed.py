@@ -103,11 +103,11 @@ class DelayedEntries:
         self._keep([])
 
     def _keep(self, left: list[int]) -> None:
-        given = len(self._heap) - len(left)
-        if given:
+        released = len(self._heap) - len(left)
+        if released:
             heapify(left)
             self._heap = left
-            self._places.give(given)
+            self._places.give(released)
 
     def _resume(self) -> None:
         self._is_refused = False

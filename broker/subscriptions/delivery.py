@@ -174,12 +174,12 @@ class Pump:
         if reading is not self._reading:
             return True
         mark_delete = self._cursor.mark_delete
-        wanted = reading.filter_entries(result.entries, view.horizon)
-        decision = self._dispatcher.assign(self._candidates(wanted))
+        entries = reading.filter_entries(result.entries, view.horizon)
+        decision = self._dispatcher.assign(self._candidates(entries))
         for at, state, redeliveries in decision.assignments:
-            self._push(state, wanted[at], redeliveries)
-        if decision.taken < len(wanted):
-            reading.stop_before(result.entries, wanted[decision.taken].header.position)
+            self._push(state, entries[at], redeliveries)
+        if decision.taken < len(entries):
+            reading.stop_before(result.entries, entries[decision.taken].header.position)
         else:
             reading.finish(result, view.horizon)
         reading.route.delivered(view, len(result.entries), reading.position)

@@ -199,10 +199,10 @@ async def _created(topic: SubscriptionTopic, name: str) -> Subscription | None:
 
     Raises the error of the call that creates it.
     """
-    while (found := topic.subscriptions.get(name)) is not None:
-        if found.is_recorded or not found.is_durable:
-            return found
-        await found.persist()
+    while (existing := topic.subscriptions.get(name)) is not None:
+        if existing.is_recorded or not existing.is_durable:
+            return existing
+        await existing.persist()
     return None
 
 
@@ -285,8 +285,8 @@ def remove_abandoned(topic: SubscriptionTopic, subscription: Subscription) -> No
 def existing_subscription(topic: SubscriptionTopic, name: str) -> Subscription:
     """Returns the subscription with that name or display name. Raises SubscriptionNotFound."""
     subscription = topic.subscriptions.get(name)
-    if subscription is None and (found := called(name, topic.subscriptions)) is not None:
-        subscription = topic.subscriptions[found]
+    if subscription is None and (full_name := called(name, topic.subscriptions)) is not None:
+        subscription = topic.subscriptions[full_name]
     if subscription is None:
         raise SubscriptionNotFound(topic.name, name)
     return subscription

@@ -62,7 +62,7 @@ class Reading:
         self, entries: Sequence[StoredEntry], horizon: Position | None
     ) -> list[StoredEntry]:
         """Returns the entries to deliver. `horizon`: that of their view."""
-        cursor, last, wanted = self._cursor, self._last, []
+        cursor, last, entries_wanted = self._cursor, self._last, []
         redelivers_through = self._replays_through
         if horizon is not None and not self._emulation.acks_pass_compacted_out:
             redelivers_through = max(redelivers_through, horizon)
@@ -76,8 +76,8 @@ class Reading:
                 # acknowledged.
                 cursor.acknowledge(position)
             else:
-                wanted.append(entry)
-        return wanted
+                entries_wanted.append(entry)
+        return entries_wanted
 
     def finish(self, result: ReadResult, horizon: Position | None) -> None:
         """Advances past `result`, which was fully handled. `horizon`: that of its view."""

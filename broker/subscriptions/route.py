@@ -97,8 +97,8 @@ class Route:
         """
         if self._kept is None or horizon is None:
             return None
-        kept = self._kept.horizon
-        first = position if kept is None else max(position, kept.next)
+        kept_horizon = self._kept.horizon
+        first = position if kept_horizon is None else max(position, kept_horizon.next)
         return first if first <= horizon else None
 
     def close(self) -> None:

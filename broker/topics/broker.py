@@ -173,25 +173,25 @@ class Broker:
         Raises TopicNotFound, InvalidRequest, NotAllowed for a topic of another kind, Unavailable
         (the broker is stopping), StorageError.
         """
-        found = await self.pulsar_topic(name, create, to_write=to_write)
-        if isinstance(found, Topic):
-            return found
+        topic = await self.pulsar_topic(name, create, to_write=to_write)
+        if isinstance(topic, Topic):
+            return topic
         raise NotAllowed(IS_NON_PERSISTENT.format(name))
 
     async def pulsar_topic(
         self, name: str, create: bool = True, *, to_write: bool = False
     ) -> PulsarTopic:
         """Returns a topic as topic() does, persistent or not."""
-        found = await self.any_topic(name, create, to_write=to_write)
-        if isinstance(found, KafkaTopic):
+        topic = await self.any_topic(name, create, to_write=to_write)
+        if isinstance(topic, KafkaTopic):
             raise NotAllowed(IS_KAFKA.format(name))
-        return found
+        return topic
 
     async def kafka_topic(self, name: str, *, to_write: bool = False) -> KafkaTopic:
         """Raises TopicNotFound, NotAllowed for other topics, Unavailable, StorageError."""
-        found = await self.any_topic(name, create=False, to_write=to_write)
-        if isinstance(found, KafkaTopic):
-            return found
+        topic = await self.any_topic(name, create=False, to_write=to_write)
+        if isinstance(topic, KafkaTopic):
+            return topic
         raise NotAllowed(IS_NOT_KAFKA.format(name))
 
     async def any_topic(
@@ -202,9 +202,9 @@ class Broker:
             return self.non_persistent.topic(name, create)
         loaded, create = self._usable(name, to_write), create and self.settings.creates_topics
         while loaded is None:
-            found = await run_to_completion(self._load_locked(name, create, to_write, None))
+            topic = await run_to_completion(self._load_locked(name, create, to_write, None))
             # It may have been unloaded again before this task resumed.
-            loaded = found if found.is_loaded else self._usable(name, to_write)
+            loaded = topic if topic.is_loaded else self._usable(name, to_write)
         return loaded
 
     async def _load_locked(

@@ -60,9 +60,9 @@ class Deduplication:
     def replay(self, last_sequence_ids: Mapping[int, int]) -> None:
         """Merges the highest sequence id per producer number, as found in entry headers."""
         for producer in self._producers.values():
-            found = last_sequence_ids.get(producer.number, producer.last_sequence_id)
-            if found > producer.last_sequence_id:
-                producer.last_sequence_id = found
+            sequence_id = last_sequence_ids.get(producer.number, producer.last_sequence_id)
+            if sequence_id > producer.last_sequence_id:
+                producer.last_sequence_id = sequence_id
                 self._changed.add(producer.name)
 
     async def register(self, name: str, durable: Callable[[], Position | None]) -> ProducerRecord:
@@ -71,7 +71,7 @@ class Deduplication:
         `durable`: returns the last durable position. A new producer has no entry up to there.
         Raises Moved, DiskFailure, LimitExceeded.
         """
-        found = list[ProducerRecord]()
+        records = list[ProducerRecord]()
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
             producer = self._producers.get(name)
@@ -94,16 +94,16 @@ class Deduplication:
                 producer.position.ledger_id, producer.position.entry_id = position
                 batch.put(producer)
             self._last_active_ms.pop(name, None)
-            found.append(producer)
+            records.append(producer)
 
         def applied() -> None:
-            (producer,) = found
+            (producer,) = records
             if name not in self._producers:
                 self._producers[name] = producer
                 self._recorded = min(self._recorded, _position(producer))
 
         await self._stored.change(edit, applied)
-        return found[0]
+        return records[0]
 
     def left(self, producer: ProducerRecord, now_ms: int) -> None:
         """Records that a producer is no longer connected: its inactive time begins."""
@@ -207,11 +207,11 @@ def _position(producer: ProducerRecord) -> Position:
 
 def last_sequence_ids(headers: Iterable[EntryHeader]) -> dict[int, int]:
     """Returns the highest sequence id by producer number in `headers`."""
-    found: dict[int, int] = {}
+    last_ids: dict[int, int] = {}
     for header in headers:
-        if header.sequence_id > found.get(header.producer_number, -1):
-            found[header.producer_number] = header.sequence_id
-    return found
+        if header.sequence_id > last_ids.get(header.producer_number, -1):
+            last_ids[header.producer_number] = header.sequence_id
+    return last_ids
 
 
 def headers_after(

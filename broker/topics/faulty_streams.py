@@ -173,8 +173,8 @@ class FaultyReader(Reader):
             await self._faults.delay(met.delays, interrupted=self._ending)
             if met.error is not None:
                 self.end(met.error)
-                kept = step.entries[: met.kept]
-                return [*steps[:number], *([Entries(kept)] if kept else [])]
+                served_entries = step.entries[: met.kept]
+                return [*steps[:number], *([Entries(served_entries)] if served_entries else [])]
         return steps
 
 

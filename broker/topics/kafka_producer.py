@@ -93,8 +93,8 @@ class KafkaProducer(ReceiptQueue):
             receipt = Receipt(NOWHERE, header.sequence_id, header.size_bytes, durable_at, refusal)
             self.add(receipt, is_new=False)
             return
-        place = Position(0, appended.first_offset)
-        receipt = Receipt(place, header.sequence_id, header.size_bytes, appended.durable_at)
+        position = Position(0, appended.first_offset)
+        receipt = Receipt(position, header.sequence_id, header.size_bytes, appended.durable_at)
         self.add(receipt, is_new=not appended.is_duplicate)
 
     def detach(self) -> None:

@@ -42,10 +42,10 @@ async def truncate_log(broker: Broker, name: str, offset: int) -> Truncated:
     if offset >= topic.log.end_offset:
         return _as_it_is(topic)
     aborts = offset < topic.log.segments.active.base_offset
-    async with broker.cleaner.paused(name, aborts=aborts), broker.kept_unloaded(name) as found:
-        if not isinstance(found, KafkaTopic):
+    async with broker.cleaner.paused(name, aborts=aborts), broker.kept_unloaded(name) as stored:
+        if not isinstance(stored, KafkaTopic):
             raise Moved(f"{name} was unloaded; try again.")
-        topic = found
+        topic = stored
         reach("truncate.unloaded")
         if offset < topic.log.end_offset:
             await _truncate(broker, topic, offset)

@@ -54,8 +54,8 @@ class TopicLocks:
     @asynccontextmanager
     async def one(self, name: str) -> AsyncIterator[None]:
         """Holds the lock of a name."""
-        held = _holds.get()
-        gate = self._is_open if held else self._is_free
+        holds_lock = _holds.get()
+        gate = self._is_open if holds_lock else self._is_free
         while not gate.is_set():
             await gate.wait()
         self._inside += 1
@@ -65,7 +65,7 @@ class TopicLocks:
             async with self._locks.setdefault(name, asyncio.Lock()):
                 yield
         finally:
-            _holds.set(held)
+            _holds.set(holds_lock)
             self._inside -= 1
             if not self._inside:
                 self._is_idle.set()

@@ -141,10 +141,10 @@ class NonPersistentTopic(ServedTopic):
     def subscription(self, name: str, *, is_durable: bool = True) -> NonPersistentSubscription:
         """Returns the subscription, creating it if needed. Raises InvalidRequest, Moved."""
         self._check_open()
-        found = self.subscriptions.get(name)
-        if found is None:
+        subscription = self.subscriptions.get(name)
+        if subscription is None:
             check_name("A subscription", name)
-            found = self.subscriptions[name] = NonPersistentSubscription(
+            subscription = self.subscriptions[name] = NonPersistentSubscription(
                 self.name,
                 name,
                 self.clock,
@@ -152,7 +152,7 @@ class NonPersistentTopic(ServedTopic):
                 is_durable=is_durable,
                 on_unused=self._remove,
             )
-        return found
+        return subscription
 
     def _remove(self, subscription: NonPersistentSubscription) -> None:
         if self.subscriptions.get(subscription.name) is subscription:
@@ -161,23 +161,23 @@ class NonPersistentTopic(ServedTopic):
 
     def existing_subscription(self, name: str) -> NonPersistentSubscription:
         """Raises SubscriptionNotFound."""
-        found = self.subscriptions.get(name)
-        if found is None:
+        subscription = self.subscriptions.get(name)
+        if subscription is None:
             raise SubscriptionNotFound(self.name, name)
-        return found
+        return subscription
 
     def delete_subscription(self, name: str, *, force: bool = False) -> None:
         """Deletes a subscription. `force`: disconnects its consumers first.
 
         Raises SubscriptionNotFound, SubscriptionBusy.
         """
-        found = self.existing_subscription(name)
-        if found.consumers and not force:
-            connected = counted(len(found.consumers), "consumer is", "consumers are")
+        subscription = self.existing_subscription(name)
+        if subscription.consumers and not force:
+            connected = counted(len(subscription.consumers), "consumer is", "consumers are")
             why = f"{connected} connected. Close all, or use force."
             raise SubscriptionBusy(self.name, name, why)
-        found.close(SubscriptionNotFound(self.name, name))
-        self._remove(found)
+        subscription.close(SubscriptionNotFound(self.name, name))
+        self._remove(subscription)
 
     def open_reader(self, options: ReaderOptions) -> NonPersistentReader:
         """Connects a reader until it is detached.

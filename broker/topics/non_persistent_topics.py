@@ -65,9 +65,9 @@ class NonPersistentTopics:
 
         Raises TopicNotFound, TopicIsPartitioned, InvalidRequest, Unavailable (the broker stops).
         """
-        found = self._topics.get(name)
-        if found is not None:
-            return found
+        topic = self._topics.get(name)
+        if topic is not None:
+            return topic
         partition, partitions = parse_partition(name), self._broker.partitions
         parent = name if partition is None else partition.topic
         create = create and self._broker.settings.creates_topics

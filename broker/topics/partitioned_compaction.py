@@ -103,18 +103,18 @@ class PartitionedCompaction:
 
 def combined_status(statuses: Sequence[GetCompactionStatusResponse]) -> GetCompactionStatusResponse:
     """Combines the statuses of all partitions into that of the partitioned topic."""
-    found = {each.status for each in statuses}
-    status = next((each for each in (RUNNING, ERROR, SUCCESS) if each in found), NOT_RUN)
-    whole = GetCompactionStatusResponse(status=status, partitions=statuses)
+    states = {each.status for each in statuses}
+    status = next((each for each in (RUNNING, ERROR, SUCCESS) if each in states), NOT_RUN)
+    combined = GetCompactionStatusResponse(status=status, partitions=statuses)
     if statuses[0].HasField("strategy"):
-        whole.strategy.CopyFrom(statuses[0].strategy)
+        combined.strategy.CopyFrom(statuses[0].strategy)
     if status == RUNNING:
         # One is in the worker, the others are queued.
         furthest = max(statuses, key=lambda each: int(each.progress.phase))
-        whole.progress.CopyFrom(furthest.progress)
+        combined.progress.CopyFrom(furthest.progress)
         # That of one partition says nothing about the others.
-        whole.progress.ClearField("left_ms")
+        combined.progress.ClearField("left_ms")
     elif status == ERROR:
         failed = next(each for each in statuses if each.status == ERROR)
-        whole.last_error = f"{failed.run.topic}: {failed.last_error}"
-    return whole
+        combined.last_error = f"{failed.run.topic}: {failed.last_error}"
+    return combined

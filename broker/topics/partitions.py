@@ -183,12 +183,12 @@ class Partitions:
             topics = self._metadata.topics()
             if self.count(name) or any(_conflicts(each.name, name) for each in topics):
                 raise TopicExists(name)
-            made = PartitionedTopicRecord(
+            record = PartitionedTopicRecord(
                 name=name, partitions=partitions, created_ms=self._clock_ms()
             )
             if kafka is not None:
-                made.kafka.CopyFrom(KafkaPartitions(config=kafka))
-            self._put(made, batch)
+                record.kafka.CopyFrom(KafkaPartitions(config=kafka))
+            self._put(record, batch)
 
         await self._change(edit)
 
@@ -264,10 +264,10 @@ class Partitions:
         for index in range(record.partitions):
             name = partition_name(record.name, index)
             if self._metadata.topic(name) is None:
-                made = TopicRecord(name=name, created_ms=now_ms)
+                new_record = TopicRecord(name=name, created_ms=now_ms)
                 if record.HasField("kafka"):
-                    made.kafka.CopyFrom(KafkaLog(config=record.kafka.config))
-                batch.put(made)
+                    new_record.kafka.CopyFrom(KafkaLog(config=record.kafka.config))
+                batch.put(new_record)
                 for cursor in cursors:
                     incarnation = self._metadata.new_incarnation(now_ms)
                     batch.put(_cursor_from_earliest(cursor, name, now_ms, incarnation))

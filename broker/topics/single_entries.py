@@ -39,20 +39,20 @@ async def peeked_entries(
     _check_positive("number of messages", messages)
     topic = await _topic(broker, name)
     cursor = _cursor(topic, subscription)
-    found: list[StoredEntry] = []
+    peeked: list[StoredEntry] = []
     size_bytes = 0
     while messages > 0 and size_bytes < PEEK_BYTES_MAX:
         # Consumers may acknowledge entries meanwhile.
-        entries = await _peek(topic, cursor, nth + len(found))
+        entries = await _peek(topic, cursor, nth + len(peeked))
         if not entries:
             break
         for entry in entries:
-            found.append(entry)
+            peeked.append(entry)
             messages -= entry.header.message_count
             size_bytes += entry.header.size_bytes
             if messages <= 0 or size_bytes >= PEEK_BYTES_MAX:
                 break
-    return found
+    return peeked
 
 
 async def examined_entry(
@@ -71,8 +71,8 @@ async def examined_entry(
     if nth > total:
         entries = counted(total, "entry", "entries")
         raise InvalidRequest(f"{name} has {entries}: the position must be 1 to {total}.")
-    place = nth if from_earliest else total - nth + 1
-    return await _entry_at(topic, nth_after(topic.log, EARLIEST, (), place))
+    nth_from_start = nth if from_earliest else total - nth + 1
+    return await _entry_at(topic, nth_after(topic.log, EARLIEST, (), nth_from_start))
 
 
 async def entry_by_id(broker: Broker, name: str, at: Position) -> StoredEntry:

@@ -83,8 +83,8 @@ class Topic(LoadedTopic):
         if self.deduplication.has_producers:
             recorded, ledgers = self.deduplication.recorded, self.log.ledgers.records()
             headers = headers_after(self.store, self.name, recorded, ledgers)
-            found = await self.broker.in_thread(lambda: last_sequence_ids(headers))
-            self.deduplication.replay(found)
+            last_ids = await self.broker.in_thread(lambda: last_sequence_ids(headers))
+            self.deduplication.replay(last_ids)
         try:
             await self._record_sequence_ids()
         except DiskFailure as error:

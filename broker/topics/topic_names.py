@@ -57,8 +57,8 @@ class TopicNames:
         try:
             yield
         finally:
-            made = [each for each in new if self._metadata.topic(each) is not None]
-            self._notify(made, exists=True)
+            created = [each for each in new if self._metadata.topic(each) is not None]
+            self._notify(created, exists=True)
 
     def created(self, names: Sequence[str]) -> None:
         """Notifies watchers of topics that were created by other means."""

@@ -93,10 +93,10 @@ def _cursors(topic: TrimmedTopic) -> list[Hold]:
     if run is not None and run.horizon > (topic.log.views.horizon or EARLIEST):
         # It is not published yet.
         passed.append(Hold("running compaction", run.raw_after))
-    held = [(f"reader {name}", position) for name, position in topic.held_by_readers]
-    held += [(f"consumer of {name}", each.held_position) for name, each in named]
+    cursors = [(f"reader {name}", position) for name, position in topic.held_by_readers]
+    cursors += [(f"consumer of {name}", each.held_position) for name, each in named]
     previous = topic.log.positions.previous
-    return passed + [Hold(what, previous(at)) for what, at in held if at is not None]
+    return passed + [Hold(what, previous(at)) for what, at in cursors if at is not None]
 
 
 def _unrecorded(topic: TrimmedTopic) -> list[Hold]:

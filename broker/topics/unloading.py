@@ -21,8 +21,8 @@ async def unload_each(
         async with places:
             return await unload(name)
 
-    found = await asyncio.gather(*map(unloaded, names), return_exceptions=True)
-    for each in found:
+    results = await asyncio.gather(*map(unloaded, names), return_exceptions=True)
+    for each in results:
         if isinstance(each, BaseException) and not isinstance(each, StorageError):
             raise each
-    return [each for each in found if isinstance(each, StorageError)]
+    return [each for each in results if isinstance(each, StorageError)]

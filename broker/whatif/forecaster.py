@@ -76,20 +76,20 @@ class Forecaster:
                 requested.history.CopyFrom(history(self._broker, topic))
             ledgers = tuple(topic.log.ledgers.ids)
             try:
-                found = await self._broker.compactor.analyze(requested)
+                forecast = await self._broker.compactor.analyze(requested)
             except MissingFile:
                 if all(each in topic.log.ledgers for each in ledgers):
                     raise
                 raise Moved(
                     f"Ledgers of {topic.name} were trimmed during the analysis. Try again."
                 ) from None
-        found.topic = topic.name
+        forecast.topic = topic.name
         partition = partition_index(topic.name)
-        for difference in found.differences.listed:
-            for kept in difference.kept:
-                if kept.HasField("last"):
-                    kept.last.partition = partition
-        return found
+        for difference in forecast.differences.listed:
+            for survivor in difference.kept:
+                if survivor.HasField("last"):
+                    survivor.last.partition = partition
+        return forecast
 
 
 def _check_counts(strategies: int, replays: int) -> None:
@@ -147,14 +147,14 @@ def _plan(
         unsized_empties_survive=topic.emulation().unsized_empties_survive,
         has_pulsar_entries=may_have_pulsar_entries(broker.metadata),
     )
-    for place, position in ((plan.horizon_previous, after), (plan.horizon, horizon)):
-        place.ledger_id, place.entry_id = position
+    for record, position in ((plan.horizon_previous, after), (plan.horizon, horizon)):
+        record.ledger_id, record.entry_id = position
     return plan
 
 
 def _segments(topic: Topic, after: Position) -> list[SegmentRecord]:
     """Returns the segments that hold entries above `after`."""
-    found: list[SegmentRecord] = []
+    inputs: list[SegmentRecord] = []
     for ledger in topic.log.ledgers.records():
         segments = [
             segment
@@ -164,5 +164,5 @@ def _segments(topic: Topic, after: Position) -> list[SegmentRecord]:
         damage = topic.store.damage_of(ledger.ledger_id)
         if segments and damage is not None:
             raise damage
-        found += segments
-    return found
+        inputs += segments
+    return inputs

@@ -75,15 +75,15 @@ class KafkaForecaster:
         requested = AnalyzeRequest(kafka=history_of(topic, self._ledgers_dir, settings))
         ledgers = _ledgers(topic)
         try:
-            found = await self._broker.compactor.analyze(requested)
+            forecast = await self._broker.compactor.analyze(requested)
         except MissingFile:
             if ledgers <= _ledgers(topic):
                 raise
             raise Moved(
                 f"Segments of {topic.name} were deleted during the analysis. Try again."
             ) from None
-        found.topic = topic.name
-        return found
+        forecast.topic = topic.name
+        return forecast
 
 
 def history_of(

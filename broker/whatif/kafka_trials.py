@@ -71,12 +71,12 @@ def settings_of(
     """
     of_broker = {name: text for name, text in trial.config.items() if name in BROKER_SETTINGS}
     tried = {name: text for name, text in trial.config.items() if name not in BROKER_SETTINGS}
-    held = BrokerConfig.of({**broker.given, **of_broker})
+    broker_config = BrokerConfig.of({**broker.given, **of_broker})
     merged = {**own, **tried}
     if "segment.bytes" in tried and "internal.segment.bytes" not in tried:
         # The topic's internal.segment.bytes would take precedence.
         merged.pop("internal.segment.bytes", None)
-    config = LogConfig.of(merged, held)
+    config = LogConfig.of(merged, broker_config)
     if not config.is_compacted:
         raise InvalidRequest(
             f"{topic} is not compacted: the cleaner ignores it. Try it with --config "
@@ -95,7 +95,7 @@ def settings_of(
         index_interval_bytes=config.index_interval_bytes,
         retention_ms=config.retention_ms,
         retention_bytes=config.retention_bytes,
-        backoff_ms=held.number("log.cleaner.backoff.ms"),
-        keys_max=held.map_keys_max,
-        producer_expiration_ms=held.number("producer.id.expiration.ms"),
+        backoff_ms=broker_config.number("log.cleaner.backoff.ms"),
+        keys_max=broker_config.map_keys_max,
+        producer_expiration_ms=broker_config.number("producer.id.expiration.ms"),
     )

@@ -42,12 +42,12 @@ def copy_survivors(
     MissingFile, DiskFailure, EntryTooLarge. The driver removes the whole folder with any unfinished
     files.
     """
-    found: list[Integers] = [np.empty(0, np.int64)]
+    surviving: list[Integers] = [np.empty(0, np.int64)]
     dying: list[Integers] = [np.empty(0, np.int64)]
     for row in rows:
         match row[1]:
             case Positions() as positions:
-                found.append(positions.values)
+                surviving.append(positions.values)
             case Dead(positions):
                 dying.append(positions.values)
             case Failure():
@@ -55,7 +55,7 @@ def copy_survivors(
                 return
             case _:
                 yield row
-    survivors, lost = rows_by_segment(found, segments), rows_by_segment(dying, segments)
+    survivors, lost = rows_by_segment(surviving, segments), rows_by_segment(dying, segments)
     with LedgerOutput(output) as ledger:
         for segment, rows_left, changed in zip(segments, survivors, lost, strict=True):
             if segment.is_indexed:

@@ -115,9 +115,9 @@ def _bounds(
 ) -> dict[str, PositionRecord]:
     """Returns the positions of the first and the last entry with a live row."""
     live = np.flatnonzero(~is_dead)
-    found: dict[str, PositionRecord] = {}
+    bounds: dict[str, PositionRecord] = {}
     with SegmentMap(segment) as mapped:
         for name, at in (("first", live[0]), ("last", live[-1])):
             position = mapped.entry_at(int(offsets[at]), 0).header.position
-            found[name] = PositionRecord(ledger_id=position.ledger_id, entry_id=position.entry_id)
-    return found
+            bounds[name] = PositionRecord(ledger_id=position.ledger_id, entry_id=position.entry_id)
+    return bounds

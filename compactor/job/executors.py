@@ -82,13 +82,13 @@ def check_executors(context: SparkContext, folder: Path | None = None) -> None:
     tasks = max(_TASKS_MIN, _TASKS_PER_CORE * context.defaultParallelism)
     look = ExecutorCheck(None if folder is None else str(folder))
     try:
-        found = context.parallelize(range(tasks), tasks).mapPartitions(look).collect()
+        executors = context.parallelize(range(tasks), tasks).mapPartitions(look).collect()
     except Py4JJavaError as error:
         advice = advice_on(str(error.java_exception.getMessage() or ""))
         if advice is None:
             raise
         raise CompactorUnavailable(advice) from error
-    for executor in found:
+    for executor in executors:
         if executor.version != __version__ or executor.code != code_digest():
             raise CompactorUnavailable(
                 f"The executor on {executor.host} has ledgerfold {executor.version}, code "

@@ -131,8 +131,8 @@ def _one(
         raise Corruption(path, offset, f"an entry above {above}", str(header.position))
     end = offset + header.size_bytes
     if end > size_bytes:
-        left = f"{size_bytes - offset}"
-        raise Corruption(path, offset, f"{header.size_bytes} bytes of entry", left)
+        remaining = f"{size_bytes - offset}"
+        raise Corruption(path, offset, f"{header.size_bytes} bytes of entry", remaining)
     fields = np.array([header[: len(_FIELDS)]], HEADER)
     return HeaderBlock(np.array([offset], np.int64), fields, end)
 

@@ -128,11 +128,11 @@ class Shuffled(Stage):
         self.before.release()
 
     def _shuffled(self, check: Check) -> list[list[Any]]:
-        found: list[list[Any]] = [[] for _ in range(self.partitions)]
+        buckets: list[list[Any]] = [[] for _ in range(self.partitions)]
         for before in range(self.before.partitions):
             for row in self.before.read(before, check):
-                found[self.number_of(row[0]) % self.partitions].append(row)
-        return found
+                buckets[self.number_of(row[0]) % self.partitions].append(row)
+        return buckets
 
 
 @dataclass(frozen=True)

@@ -139,8 +139,8 @@ class TaskProcess:
                     elif kind == "failed":
                         raise TaskFailed(content)
                     else:
-                        found: list[list[Any]] = content
-                        return found
+                        results: list[list[Any]] = content
+                        return results
         except (BrokenPipeError, EOFError, pickle.UnpicklingError) as error:
             raise ProcessEnded("the process of its tasks ended (out of memory?)") from error
 

@@ -74,7 +74,7 @@ class KeyColumns:
         parse).
         """
         header = entry.header
-        place = Place(segment.path, entry.offset + header.header_bytes)
+        location = Place(segment.path, entry.offset + header.header_bytes)
         try:
             keys = segment.key_section(entry)
             section = columns_of(
@@ -84,12 +84,12 @@ class KeyColumns:
                 unsized_empties_survive=segment.segment.unsized_empties_survive,
             )
         except InvalidRequest as error:
-            raise Corruption(*place, "a key section", str(error)) from error
+            raise Corruption(*location, "a key section", str(error)) from error
         dead = segment.dead_rows(entry)
         if dead:
             self._dead.append(np.array(dead, np.int64) + self.rows)
             self.messages -= len(dead)
-        self.add_section(place, header, segment.first_position + entry.row, section)
+        self.add_section(location, header, segment.first_position + entry.row, section)
         return section
 
     def add_section(self, place: Place, header: EntryHeader, position: int, section: Keys) -> None:
@@ -167,8 +167,8 @@ class KeyColumns:
 
     def _require(self, fits: Booleans) -> None:
         if not fits.all():
-            place = self._places[int(np.argmin(fits))]
-            raise Corruption(*place, "matching key columns", "columns that do not match")
+            location = self._places[int(np.argmin(fits))]
+            raise Corruption(*location, "matching key columns", "columns that do not match")
 
     def pick(self, rows: Integers) -> Picked:
         """Returns these rows, which ascend, without processing the others. Raises Corruption if

@@ -97,8 +97,8 @@ class KeyIndexBuilder:
             # Its rows survive together, not one by one, as an index assumes.
             self._give_up()
             return
-        place = Place("its entry", self._size_bytes)
-        self._columns.add_section(place, header, self._columns.rows, section)
+        location = Place("its entry", self._size_bytes)
+        self._columns.add_section(location, header, self._columns.rows, section)
         self._offsets.append(self._size_bytes)
         self._size_bytes += header.size_bytes
         if self._columns.key_bytes > KEY_BYTES_MAX or self._columns.rows > ROWS_MAX:
@@ -176,9 +176,9 @@ class KeyIndex:
 
     def _read(self, size: int, offset: int) -> bytes:
         """Reads `size` bytes; fewer at the end of the file, whose head may be damaged."""
-        left = max(self._record.size_bytes - offset, 0)
+        remaining = max(self._record.size_bytes - offset, 0)
         try:
-            return self._file.pread(min(size, left), offset)
+            return self._file.pread(min(size, remaining), offset)
         except DiskFailure as error:
             raise MissingFile(self.path, "a segment record") from error
 
@@ -210,7 +210,7 @@ class KeyIndex:
         # The values of a block are its fence and above, below the next fence.
         starts = np.searchsorted(high, self._fences, "left")
         ends = np.append(np.searchsorted(low, self._fences[1:], "left"), len(low))
-        found = [Candidates(np.empty(0, np.int64), np.empty(0, np.int64))]
+        candidates = [Candidates(np.empty(0, np.int64), np.empty(0, np.int64))]
         for blocks in _neighbours(np.flatnonzero(starts < ends)):
             values = self._blocks(blocks)
             queries = np.arange(starts[blocks.start], ends[blocks.stop - 1])
@@ -221,8 +221,8 @@ class KeyIndex:
             queries, at = queries[is_found], at[is_found]
             counts = np.searchsorted(values, high[queries], "right") - at
             rows = (values[ranges(at, counts)] & mask).astype(np.int64)
-            found.append(Candidates(queries.repeat(counts), rows))
-        return Candidates(*map(np.concatenate, zip(*found, strict=True)))
+            candidates.append(Candidates(queries.repeat(counts), rows))
+        return Candidates(*map(np.concatenate, zip(*candidates, strict=True)))
 
     def _blocks(self, blocks: range) -> Hashes:
         """Returns the values of these blocks."""
@@ -256,5 +256,5 @@ def complement(count: int, rows: Integers) -> Integers:
     """Returns the rows from 0 to `count` that are not among `rows`."""
     is_left: Booleans = np.ones(count, np.bool_)
     is_left[rows] = False
-    left: Integers = np.flatnonzero(is_left)
-    return left
+    others: Integers = np.flatnonzero(is_left)
+    return others

@@ -61,11 +61,11 @@ def old_fragments(
 
     Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
     """
-    found = list(old_messages(segments, keys, strategy.reads_event_times))
-    if not found:
+    old = list(old_messages(segments, keys, strategy.reads_event_times))
+    if not old:
         return None
-    codes = np.concatenate([each.codes for each in found])
-    facts = joined([each.facts for each in found])
+    codes = np.concatenate([each.codes for each in old])
+    facts = joined([each.facts for each in old])
     known, dense = np.unique(codes, return_inverse=True)
     folded = strategy.begin(dense, facts, len(known))
     of_fragments = known if folded.codes is None else known[folded.codes]
@@ -91,9 +91,9 @@ def old_messages(
     order = np.argsort(hashes)
     keys, hashes = keys.take(to_arrow(order)), hashes[order]
     for segment in segments:
-        found = _in_segment(segment, keys, hashes, reads_event_times)
-        if found is not None:
-            yield found._replace(codes=order[found.codes])
+        messages = _in_segment(segment, keys, hashes, reads_event_times)
+        if messages is not None:
+            yield messages._replace(codes=order[messages.codes])
 
 
 def _in_segment(
@@ -158,10 +158,10 @@ def read_keys(segment: InputSegment, offsets: Iterable[int]) -> Iterator[EntryKe
     with closing(file):
         if file.size_bytes < size_bytes:
             raise MissingFile(path, "the compaction plan")
-        window, wanted = Window(file.pread, size_bytes), READ_BYTES_MIN
+        window, size_wanted = Window(file.pread, size_bytes), READ_BYTES_MIN
         for offset in offsets:
             try:
-                at = window.place(offset, HEADER_BYTES, wanted)
+                at = window.place(offset, HEADER_BYTES, size_wanted)
                 header = read_header(window.view, at, path)
                 is_batch = header.codec == Codec.PULSAR and not header.is_plain
                 size = header.header_bytes + header.key_bytes
@@ -172,7 +172,7 @@ def read_keys(segment: InputSegment, offsets: Iterable[int]) -> Iterator[EntryKe
                 section, values = verify_sections(view, header, at, path, keys_only=not is_batch)
             except Corruption as error:
                 raise shifted(error, window.base) from error
-            place = Place(path, offset + header.header_bytes)
+            location = Place(path, offset + header.header_bytes)
             try:
                 keys = key_columns(
                     header,
@@ -181,7 +181,7 @@ def read_keys(segment: InputSegment, offsets: Iterable[int]) -> Iterator[EntryKe
                     unsized_empties_survive=segment.unsized_empties_survive,
                 )
             except InvalidRequest as error:
-                raise Corruption(*place, "a key section", str(error)) from error
-            yield EntryKeys(place, header, keys)
+                raise Corruption(*location, "a key section", str(error)) from error
+            yield EntryKeys(location, header, keys)
             # The next key section is probably not much larger.
-            wanted = max(size + size // 8, READ_BYTES_MIN)
+            size_wanted = max(size + size // 8, READ_BYTES_MIN)

@@ -63,8 +63,8 @@ class MessageColumns:
                 return
             values = segment.value_section(entry)
             if isinstance(section, KeySection):
-                found = pulsar_values(header, section, segment.key_section(entry), values)
-                self._add_pulsar_values(found)
+                values_read = pulsar_values(header, section, segment.key_section(entry), values)
+                self._add_pulsar_values(values_read)
             else:
                 self._add_values(section, parse_values(header, values), header.message_count)
         except InvalidRequest as error:

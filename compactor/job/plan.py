@@ -234,16 +234,16 @@ def to_merge(sizes: Sequence[int], bytes_max: int) -> set[int]:
         >>> sorted(to_merge([900, 1, 1, 1, 1, 1, 1, 1, 1], 1000))
         [1, 2, 3, 4, 5, 6, 7, 8]
     """
-    found: set[int] = set()
+    merged: set[int] = set()
     at = 0
     while at + MERGED_COUNT <= len(sizes):
         window = sizes[at : at + MERGED_COUNT]
         if sum(window) <= bytes_max and 2 * max(window) <= sum(window):
-            found.update(range(at, at + MERGED_COUNT))
+            merged.update(range(at, at + MERGED_COUNT))
             at += MERGED_COUNT
         else:
             at += 1
-    return found
+    return merged
 
 
 def cut_incremental(segments: tuple[InputSegment, ...], cores: int) -> Cut:

@@ -71,8 +71,8 @@ def check_folder(path: str) -> None:
 
 def check_name(record: SegmentRecord) -> None:
     folder, _, name = record.path.partition("/")
-    found, number = parse_ledger_dir(folder), parse_segment_name(name)
-    if found is None or number is None or record.path != segment_path(found, number):
+    ledger_id, number = parse_ledger_dir(folder), parse_segment_name(name)
+    if ledger_id is None or number is None or record.path != segment_path(ledger_id, number):
         raise InvalidRequest(f"The plan names {record.path!r}, which is not a segment.")
 
 

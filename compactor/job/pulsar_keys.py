@@ -102,21 +102,23 @@ def _one(
 def _batch(header: EntryHeader, metadata: MessageMetadata, section: bytes) -> KeySection:
     payload = decompressed(metadata, section)
     size = metadata.num_messages_in_batch
-    found = scan_batch(payload, size)
+    scanned = scan_batch(payload, size)
     indexes = b""
-    if found.is_placeholder.any():
-        rows = np.flatnonzero(~found.is_placeholder)
-        found, indexes = found.where(rows), rows.astype(_U32).tobytes()
-    if len(found.starts) != header.message_count:
+    if scanned.is_placeholder.any():
+        rows = np.flatnonzero(~scanned.is_placeholder)
+        scanned, indexes = scanned.where(rows), rows.astype(_U32).tobytes()
+    if len(scanned.starts) != header.message_count:
         raise InvalidRequest("A batch does not have as many messages as its header says.")
-    flags = found.has_key * HAS_KEY + found.is_base64 * KEY_IS_BASE64 + found.is_null * NULL_VALUE
-    times = found.event_times
-    offsets, keys = _keys(payload, found)
+    flags = (
+        scanned.has_key * HAS_KEY + scanned.is_base64 * KEY_IS_BASE64 + scanned.is_null * NULL_VALUE
+    )
+    times = scanned.event_times
+    offsets, keys = _keys(payload, scanned)
     return KeySection(
         offsets.astype(_U32).tobytes(),
         keys,
         flags.astype(np.uint8).tobytes(),
-        found.value_sizes.astype(_U32).tobytes(),
+        scanned.value_sizes.astype(_U32).tobytes(),
         b"" if times is None else times.astype(_I64).tobytes(),
         indexes,
         size,

@@ -47,20 +47,22 @@ def keep_pulsar_rows(
         return entry
     try:
         payload = decompressed(metadata, entry.value_section)
-        found = scan_batch(payload, metadata.num_messages_in_batch)
+        scanned = scan_batch(payload, metadata.num_messages_in_batch)
     except InvalidRequest:
         return entry
-    stored = np.flatnonzero(~found.is_placeholder)
+    stored = np.flatnonzero(~scanned.is_placeholder)
     if len(stored) != header.message_count:
         return entry
-    kept = stored[rows]
+    remaining = stored[rows]
     if renumber:
-        return _renumbered(header, entry, metadata, payload, found.where(kept), kept, path)
-    content = _with_placeholders(payload, found, kept)
+        return _renumbered(
+            header, entry, metadata, payload, scanned.where(remaining), remaining, path
+        )
+    content = _with_placeholders(payload, scanned, remaining)
     fields: _Fields = {
-        fields_of.COMPACTED_BATCH_INDEXES: b"".join(map(varint, kept.tolist())),
+        fields_of.COMPACTED_BATCH_INDEXES: b"".join(map(varint, remaining.tolist())),
     }
-    return _built(header, entry.key_section, content, fields, len(kept), path)
+    return _built(header, entry.key_section, content, fields, len(remaining), path)
 
 
 def changes_ids(header: EntryHeader, entry: RawEntry) -> bool:

@@ -71,9 +71,9 @@ class Scanned(NamedTuple):
 def scan_batch(payload: bytes, count: int) -> Scanned:
     """Scans a decompressed payload. Raises InvalidRequest if it is not a batch of so many."""
     if count >= _ROWS_MIN:
-        found = _Places(payload).chained(count)
-        if found is not None:
-            return found
+        chained = _Places(payload).chained(count)
+        if chained is not None:
+            return chained
     return _slowly(split(payload, count), payload)
 
 
@@ -123,8 +123,8 @@ class _Places:
         tags = data[zeros + 4]
         is_start = (data[zeros + 1] == 0) & (data[zeros + 2] == 0)
         is_start &= (tags == _PROPERTY) | (tags == _KEY) | (tags == _PAYLOAD_SIZE)
-        found: Integers = zeros[is_start]
-        return found
+        candidates: Integers = zeros[is_start]
+        return candidates
 
     def _chain(self, starts: Integers, ends: Integers, count: int) -> Integers | None:
         """Returns the places that follow one another from the first byte to the last."""
@@ -186,8 +186,8 @@ class _Fields:
         self.is_sized: Booleans = np.zeros(len(at), np.bool_)
 
     def _is_at(self, tag: int) -> Booleans:
-        found: Booleans = (self._data[self.at] == tag) & (self.at < self.ends)
-        return found
+        is_at: Booleans = (self._data[self.at] == tag) & (self.at < self.ends)
+        return is_at
 
     def has(self, tag: int) -> bool:
         return bool(self._is_at(tag).any())

@@ -72,11 +72,13 @@ def keep_rows(
     count = len(keys.flags)
     if count != header.message_count or int(rows[-1]) >= count:
         raise InvalidRequest("A native key section does not have its header's row count.")
-    kept = _Rows(rows, count)
-    values.values = kept.blob(_offsets(kept.column(keys.value_sizes, "<u4")), values.values)
+    remaining = _Rows(rows, count)
+    values.values = remaining.blob(
+        _offsets(remaining.column(keys.value_sizes, "<u4")), values.values
+    )
     sequence_ids = _sequence_ids(header, keys, values)[rows] if renumber else None
-    _keep_keys(keys, kept)
-    _keep_values(values, kept)
+    _keep_keys(keys, remaining)
+    _keep_values(values, remaining)
     if sequence_ids is not None:
         header = _renumber(header, keys, values, sequence_ids)
     key_section = keys.SerializeToString()
@@ -212,9 +214,9 @@ class _Rows:
     def strings(self, offsets: bytes, blob: bytes) -> tuple[bytes, bytes]:
         """Returns the offsets and blob of the kept rows of a column of byte strings."""
         column = self.column(offsets, "<u4", extra=1)
-        kept = self.blob(column, blob)
+        remaining = self.blob(column, blob)
         sizes = column[self.rows + 1] - column[self.rows]
-        return _offsets(sizes).astype("<u4").tobytes(), kept
+        return _offsets(sizes).astype("<u4").tobytes(), remaining
 
 
 def _offsets(sizes: Column) -> Integers:

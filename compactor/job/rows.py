@@ -137,8 +137,8 @@ class Failure(NamedTuple):
 
     def error(self) -> LedgerfoldError:
         """Returns an error of the class with that reason, with the message only."""
-        found = CLASSES.get(self.reason, LedgerfoldError)
-        error = found.__new__(found, self.message)
+        class_ = CLASSES.get(self.reason, LedgerfoldError)
+        error = class_.__new__(class_, self.message)
         Exception.__init__(error, self.message)
         if isinstance(error, DiskFailure):
             error.is_full = self.is_full
@@ -176,12 +176,12 @@ def guarded(
 
 def succeeded(contents: Iterable[_T | Failure]) -> list[_T]:
     """Returns the contents. Raises the error of a failed task."""
-    found: list[_T] = []
+    results: list[_T] = []
     for content in contents:
         if isinstance(content, Failure):
             raise content.error()
-        found.append(content)
-    return found
+        results.append(content)
+    return results
 
 
 def by_task(positions: Integers, firsts: Integers | Sequence[int]) -> Iterator[tuple[int, slice]]:

@@ -71,10 +71,10 @@ class CompactionRun(EngineRun[Manifest]):
         """Starts over without key indexes. No task is running."""
         self._files.remove_dir(folder)
         self._files.make_dir(folder)
-        whole = CompactionPlan()
-        whole.CopyFrom(self.plan)
-        whole.keeps_segments = False
-        self._take(cut(whole, self._engine.cores, self._own))
+        plan = CompactionPlan()
+        plan.CopyFrom(self.plan)
+        plan.keeps_segments = False
+        self._take(cut(plan, self._engine.cores, self._own))
         self._before = self._engine.progress.value
 
     def _work(self) -> Manifest:

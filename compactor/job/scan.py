@@ -72,12 +72,12 @@ def _additions(mapped: SegmentMap, strategy: Strategy) -> Iterator[Callable[[Key
             for entry in mapped.in_block(block, row):
                 yield partial(KeyColumns.add, segment=mapped, entry=entry)
         else:
-            place = Place(mapped.path, int(block.keys_at[0]))
+            location = Place(mapped.path, int(block.keys_at[0]))
             size_bytes = block.end - int(block.offsets[0])
             position = mapped.first_position + row
             yield partial(
                 KeyColumns.add_singles,
-                place=place,
+                place=location,
                 position=position,
                 section=singles,
                 size_bytes=size_bytes,
@@ -105,11 +105,11 @@ def reduce_chunk(
             yield int(positions[0] >> ROW_BITS) % buckets, Positions.of(positions)
         keys = keys.take(to_arrow(np.flatnonzero(has_key)))
         facts = facts.where(has_key)
-    found = _numbered(keys, strategy)
-    folded = strategy.begin(found.codes, facts, len(found.keys))
+    numbered = _numbered(keys, strategy)
+    folded = strategy.begin(numbered.codes, facts, len(numbered.keys))
     if folded.codes is not None:
-        found = found.take(folded.codes)
-    yield from in_buckets(found.keys, folded.fragments, buckets, found.hashes)
+        numbered = numbered.take(folded.codes)
+    yield from in_buckets(numbered.keys, folded.fragments, buckets, numbered.hashes)
     yield (
         0,
         Counts(
@@ -190,9 +190,9 @@ def _merged(
     first_ordinals: Sequence[int],
     indexed: Sequence[InputSegment],
 ) -> Iterator[Row]:
-    found = joined_keys(keys)
-    codes, count = np.concatenate(found.codes), len(found)
-    old = old_fragments(indexed, found.keys, strategy) if indexed else None
+    joined = joined_keys(keys)
+    codes, count = np.concatenate(joined.codes), len(joined)
+    old = old_fragments(indexed, joined.keys, strategy) if indexed else None
     if old is not None:
         codes = np.concatenate([codes, old.codes])
         fragments = tuple(map(np.concatenate, zip(fragments, old.fragments, strict=True)))

@@ -79,14 +79,14 @@ def _chunk(columns: MessageColumns, buckets: int) -> Iterator[Row]:
 def _in_buckets(
     keys: pa.BinaryArray, entries: Mapping[str, Integers], rows: pa.RecordBatch, buckets: int
 ) -> Iterator[Row]:
-    found, hashes, codes = HashedKeys.of(keys).numbered()
+    distinct, hashes, codes = HashedKeys.of(keys).numbered()
     of_key = (hashes % buckets).astype(np.min_scalar_type(buckets))
     # Keys and messages are grouped by bucket; keys are numbered by their new indexes.
     key_order, key_ends = grouped(of_key, buckets)
     order, ends = grouped(of_key[codes], buckets)
-    new_numbers = np.empty(len(found), np.int32)
-    new_numbers[key_order] = np.arange(len(found), dtype=np.int32)
-    found, rows = found.take(to_arrow(key_order)), rows.take(to_arrow(order))
+    new_numbers = np.empty(len(distinct), np.int32)
+    new_numbers[key_order] = np.arange(len(distinct), dtype=np.int32)
+    distinct, rows = distinct.take(to_arrow(key_order)), rows.take(to_arrow(order))
     numbers = new_numbers[codes[order]]
     first_key = first = 0
     for bucket, (end_key, end) in enumerate(zip(key_ends, ends, strict=True)):
@@ -94,7 +94,7 @@ def _in_buckets(
             yield (
                 bucket,
                 packed(
-                    found.slice(first_key, end_key - first_key),
+                    distinct.slice(first_key, end_key - first_key),
                     numbers[first:end] - first_key,
                     entries,
                     rows.slice(first, end - first),

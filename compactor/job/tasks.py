@@ -71,8 +71,8 @@ class MergeTask:
     progress: Progress
 
     def __call__(self, rows: Iterable[Row]) -> Iterator[Row]:
-        found = merged(rows, self.strategy, self.first_ordinals, self.indexed)
-        yield from guarded(found, range(len(self.first_ordinals)), self.strategy.held)
+        merged_rows = merged(rows, self.strategy, self.first_ordinals, self.indexed)
+        yield from guarded(merged_rows, range(len(self.first_ordinals)), self.strategy.held)
         self.progress.add(Parts(merges=1))
 
 

@@ -162,19 +162,19 @@ class Batches:
         # An entry of another kind may be shorter, at the end of the file.
         fronts[-1] = fronts[-1].ljust(_FRONT.itemsize, b"\0")
         both = np.frombuffer(b"".join(fronts), _FRONT)
-        found = cls(
+        batches = cls(
             file, np.array(places, np.int64), both["entry"].copy(), both["batch"].copy(), first
         )
-        found._check_headers(fronts)
+        batches._check_headers(fronts)
         fits = (
-            (found.headers["magic"] == MAGIC)
-            & (found.size_bytes == found.entries["value_bytes"] + np.int64(BATCH_HEADER_BYTES))
-            & (found.column("last_offset_delta") >= 0)
-            & (found.record_count == found.entries["message_count"])
+            (batches.headers["magic"] == MAGIC)
+            & (batches.size_bytes == batches.entries["value_bytes"] + np.int64(BATCH_HEADER_BYTES))
+            & (batches.column("last_offset_delta") >= 0)
+            & (batches.record_count == batches.entries["message_count"])
         )
         if not fits.all():
-            found.refuse(int(np.argmin(fits)), "its header does not fit its entry")
-        return found
+            batches.refuse(int(np.argmin(fits)), "its header does not fit its entry")
+        return batches
 
     def _check_headers(self, fronts: list[bytes]) -> None:
         crc, entries = google_crc32c.value, self.entries
@@ -318,5 +318,5 @@ class Batches:
         return self._has(_LOG_APPEND_TIME)
 
     def _has(self, flag: int) -> Booleans:
-        found: Booleans = (self.attributes & flag) != 0
-        return found
+        has_flag: Booleans = (self.attributes & flag) != 0
+        return has_flag

@@ -79,9 +79,9 @@ def _first_keyed(batches: Batches, aborted: AbortedIndex, after: int) -> tuple[i
     which = which[batches.last_offset[which] > after]
     for records in read_records(batches, which):
         columns = records.columns()
-        found = np.flatnonzero(columns.has_key & (columns.offset > after))
-        if len(found):
-            row = found[0]
+        keyed = np.flatnonzero(columns.has_key & (columns.offset > after))
+        if len(keyed):
+            row = keyed[0]
             return int(records.batches[records.batch[row]]), int(records.offset[row])
     return None
 
@@ -110,18 +110,18 @@ def skipped_lines(
         return ()
     start = _start(reached[0][1], dirty, plan.index_interval_bytes)
     opened = {line.producer_id for line in before if line.last_offset < start}
-    found = list[AbortedTransaction]()
+    skipped = list[AbortedTransaction]()
     for batches in batches_of(file for _, files in reached for file in files):
         if not opened:
             break
         for offset, producer_id, kind in facts_of(batches).tolist():
             if offset >= start and kind == Kind.ABORT and producer_id in opened:
                 opened.discard(producer_id)
-                found.append(AbortedTransaction(producer_id, start, offset, -1))
-    found += [
+                skipped.append(AbortedTransaction(producer_id, start, offset, -1))
+    skipped += [
         AbortedTransaction(producer_id, start, _NO_MARKER, -1) for producer_id in sorted(opened)
     ]
-    return tuple(found)
+    return tuple(skipped)
 
 
 def _start(files: Iterable[InputSegment], dirty: int, index_interval_bytes: int) -> int:

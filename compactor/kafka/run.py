@@ -24,8 +24,8 @@ class CleanRun(EngineRun[CleanManifest]):
         """Raises InvalidRequest if the plan is invalid."""
         self.plan = plan
         tasks = plan_tasks(plan, engine.cores)
-        whole = scan_parts(tasks.files, size_bytes_of).plus(copy_parts(tasks.files))
-        self._parts = whole._replace(scans=len(tasks.scans), merges=tasks.buckets)
+        parts = scan_parts(tasks.files, size_bytes_of).plus(copy_parts(tasks.files))
+        self._parts = parts._replace(scans=len(tasks.scans), merges=tasks.buckets)
         self._ledgers_dir = Path(plan.ledgers_dir)
         self._job = CleaningJob(engine, plan, tasks, clock)
         super().__init__(plan.run_id, plan.topic, engine, files)

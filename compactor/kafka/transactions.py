@@ -50,13 +50,13 @@ class AbortedIndex:
 
     def covers(self, batches: Batches) -> Booleans:
         """Returns which batches are aborted data."""
-        found = np.zeros(len(batches), np.bool_)
+        is_covered = np.zeros(len(batches), np.bool_)
         if not self._lines:
-            return found
+            return is_covered
         for index in np.flatnonzero(batches.is_transactional & ~batches.is_control).tolist():
             offset = int(batches.last_offset[index])
-            found[index] = self._has(int(batches.producer_id[index]), offset)
-        return found
+            is_covered[index] = self._has(int(batches.producer_id[index]), offset)
+        return is_covered
 
     def _has(self, producer_id: int, offset: int) -> bool:
         lines = self._lines.get(producer_id, [])
@@ -116,7 +116,7 @@ def decide(facts: Iterable[tuple[int, int, int]], lines: Iterable[AbortedTransac
     was_seen: set[int] = set()
     committed: set[int] = set()
     discardable: list[int] = []
-    kept: list[AbortedTransaction] = []
+    remaining: list[AbortedTransaction] = []
     for offset, producer_id, kind in facts:
         while waiting and waiting[-1].first_offset <= offset:
             line = waiting.pop()
@@ -131,7 +131,7 @@ def decide(facts: Iterable[tuple[int, int, int]], lines: Iterable[AbortedTransac
             case Kind.ABORT:
                 line_of = aborted.pop(producer_id, None)
                 if line_of is not None and producer_id in was_seen:
-                    kept.append(line_of)
+                    remaining.append(line_of)
                 else:
                     discardable.append(offset)
                 was_seen.discard(producer_id)
@@ -139,7 +139,7 @@ def decide(facts: Iterable[tuple[int, int, int]], lines: Iterable[AbortedTransac
                 committed.discard(producer_id)
             case Kind.COMMIT | Kind.EMPTY:
                 discardable.append(offset)
-    return Decided(np.array(discardable, np.int64), kept)
+    return Decided(np.array(discardable, np.int64), remaining)
 
 
 def _forget_before(

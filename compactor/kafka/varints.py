@@ -71,13 +71,13 @@ def varint_ends(buffer: Bytes, at: Integers) -> Integers:
 
 def spans(buffer: Bytes, at: Integers) -> Integers:
     """Returns the size of a length and its bytes; NOWHERE if the length is negative."""
-    found = _SPANS.take(_codes(buffer, at))
-    if not found.min(initial=1):
-        rest = np.flatnonzero(found == 0)
+    lengths = _SPANS.take(_codes(buffer, at))
+    if not lengths.min(initial=1):
+        rest = np.flatnonzero(lengths == 0)
         numbers, ends = _long_varints(buffer, at[rest])
         is_sound = (numbers >= 0) & (numbers < NOWHERE)
-        found[rest] = np.where(is_sound, ends - at[rest] + numbers, NOWHERE)
-    return found
+        lengths[rest] = np.where(is_sound, ends - at[rest] + numbers, NOWHERE)
+    return lengths
 
 
 def _codes(buffer: Bytes, at: Integers) -> NDArray[np.uint16]:
@@ -108,14 +108,14 @@ def varint_bytes(numbers: Integers) -> tuple[Integers, list[Bytes]]:
     """Encodes numbers. Returns their sizes, and columns of their first bytes, second bytes and so
     on.
     """
-    left = ((numbers << 1) ^ (numbers >> 63)).astype(np.uint64)
+    remaining = ((numbers << 1) ^ (numbers >> 63)).astype(np.uint64)
     sizes = np.ones(len(numbers), np.int64)
     columns: list[Bytes] = []
     while True:
-        continues = left > 127
-        column = (left & np.uint64(127)).astype(np.uint8)
+        continues = remaining > 127
+        column = (remaining & np.uint64(127)).astype(np.uint8)
         columns.append(column | np.where(continues, np.uint8(128), np.uint8(0)))
         if not continues.any():
             return sizes, columns
         sizes += continues
-        left >>= np.uint64(7)
+        remaining >>= np.uint64(7)

@@ -134,8 +134,8 @@ def _fold(ordered: Ordered, columns: _Columns, key_count: int) -> tuple[Folded, 
         winners = rows[accepted[last]]
         values = columns.powers[winners], columns.places_of(winners)
         # Keys may have no message here: event-time-window keeps young messages aside.
-        found = None if len(winners) == key_count else taken_codes[last]
-        return Folded(values, len(accepted) - len(winners), found), 0
+        last_codes = None if len(winners) == key_count else taken_codes[last]
+        return Folded(values, len(accepted) - len(winners), last_codes), 0
     taken = columns.places_of(rows[accepted])
     is_value = (taken & IS_VALUE) != 0
     is_replacing = is_value[:-1] & ((taken[1:] & _FIRST_IS_VALUE) != 0)

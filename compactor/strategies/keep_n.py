@@ -38,18 +38,18 @@ def begin(codes: Codes, facts: Facts, key_count: int, n: int) -> Folded:
     """Folds messages: each is a fragment, and each tombstone is an event."""
     ordered = facts.ordered or by_key(codes)
     is_value = facts.is_value
-    left, dropped = _left(ordered, is_value, n)
-    rows = ordered.rows[left]
+    retained, dropped = _left(ordered, is_value, n)
+    rows = ordered.rows[retained]
     places = (facts.positions[rows] << FLAG_BITS) | is_value[rows] * np.int64(IS_VALUE)
-    return Folded((places,), dropped + facts.tombstones, ordered.codes[left])
+    return Folded((places,), dropped + facts.tombstones, ordered.codes[retained])
 
 
 def join(codes: Codes, columns: FragmentColumns, key_count: int, n: int) -> Folded:
     """Folds fragments, in any order. Each dropped value is an event."""
     (places,) = columns
     ordered = by_key(codes, places)
-    left, dropped = _left(ordered, (places & IS_VALUE) != 0, n)
-    return Folded((places[ordered.rows[left]],), dropped, ordered.codes[left])
+    retained, dropped = _left(ordered, (places & IS_VALUE) != 0, n)
+    return Folded((places[ordered.rows[retained]],), dropped, ordered.codes[retained])
 
 
 def _left(ordered: Ordered, is_value: Booleans, n: int) -> tuple[Integers, int]:
@@ -59,8 +59,8 @@ def _left(ordered: Ordered, is_value: Booleans, n: int) -> tuple[Integers, int]:
     # A row stays if the row n places later has another key.
     np.not_equal(codes[n:], codes[:-n], out=is_left[:-n])
     if is_value.all():
-        left = np.flatnonzero(is_left)
-        return left, len(codes) - len(left)
+        retained = np.flatnonzero(is_left)
+        return retained, len(codes) - len(retained)
     is_value = is_value[ordered.rows]
     places = np.arange(len(codes), dtype=np.int64)
     # The last tombstone up to each row, of any key; at the end of each key, that key's last one.

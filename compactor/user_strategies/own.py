@@ -129,8 +129,8 @@ def _join(own: Own, codes: Codes, columns: FragmentColumns, key_count: int) -> F
 
 
 def _survivors(own: Own, columns: FragmentColumns) -> Integers:
-    found = _asked(own, "survivors", lambda strategy: strategy.survivors(columns))
-    return checked_positions(own.name, found)
+    survivors = _asked(own, "survivors", lambda strategy: strategy.survivors(columns))
+    return checked_positions(own.name, survivors)
 
 
 def checked_fold(name: str, function: str, folded: object, key_count: int) -> Folded:

@@ -112,9 +112,9 @@ def ask_columns(name: str, strategy: Strategy, watch: Watch) -> None:
         facts = facts._replace(event_times=times, is_alone=_IS_VALUE.copy())
     with watch.asking("about samples"):
         try:
-            whole = _outcome(name, strategy, facts, [])
+            outcome = _outcome(name, strategy, facts, [])
             for cut in range(1, len(_CODES)):
-                if _outcome(name, strategy, facts, [cut]) != whole:
+                if _outcome(name, strategy, facts, [cut]) != outcome:
                     why = "begin and join yield another result if the log is split"
                     raise StrategyFailed(name, "asked about samples", why)
         except StrategyFailed:
@@ -131,16 +131,16 @@ def _outcome(
     """Returns the survivors and the removed events of the samples, split at `cuts`."""
     removed_events, keys, columns = 0, [], []
     for start, end in pairwise([0, *cuts, len(_CODES)]):
-        found, codes = np.unique(_CODES[start:end], return_inverse=True)
-        begun = strategy.begin(codes, facts.where(np.arange(start, end)), len(found))
-        folded = checked_fold(name, "begin", begun, len(found))
+        distinct, codes = np.unique(_CODES[start:end], return_inverse=True)
+        begun = strategy.begin(codes, facts.where(np.arange(start, end)), len(distinct))
+        folded = checked_fold(name, "begin", begun, len(distinct))
         removed_events += folded.removed_events
-        keys.append(found if folded.codes is None else found[folded.codes])
+        keys.append(distinct if folded.codes is None else distinct[folded.codes])
         columns.append(folded.fragments)
-    found, codes = np.unique(np.concatenate(keys), return_inverse=True)
+    distinct, codes = np.unique(np.concatenate(keys), return_inverse=True)
     fragments = tuple(map(np.concatenate, zip(*columns, strict=True)))
     joined: Folded = checked_fold(
-        name, "join", strategy.join(codes, fragments, len(found)), len(found)
+        name, "join", strategy.join(codes, fragments, len(distinct)), len(distinct)
     )
     positions = checked_positions(name, strategy.survivors(joined.fragments)).tolist()
     if not set(positions) <= set(facts.positions.tolist()):
@@ -152,12 +152,12 @@ def _outcome(
 def messages_of(strategy: Any, given: Sequence[dict[str, Any]]) -> list[TrialMessage]:
     """Decodes messages from JSON."""
     reads = set(getattr(strategy, "reads", READS))
-    found = []
+    messages = []
     for each in given:
         parts = {**each, "value": base64.b64decode(each["value"])}
-        kept = {name: parts[name] for name in READS if name in reads}
-        found.append(TrialMessage(each["key"], tuple(each["message_id"]), kept))
-    return found
+        parts_read = {name: parts[name] for name in READS if name in reads}
+        messages.append(TrialMessage(each["key"], tuple(each["message_id"]), parts_read))
+    return messages
 
 
 def explain_choices(

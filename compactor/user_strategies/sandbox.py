@@ -47,17 +47,17 @@ class Trials:
         Raises InvalidRequest if it is not a valid name; InvalidStrategy; StrategyNotAllowed, before
         anything is imported.
         """
-        found = await self._tried(name, settings)
-        if "why" in found:
-            raise InvalidStrategy(name, str(found["why"]))
+        description = await self._tried(name, settings)
+        if "why" in description:
+            raise InvalidStrategy(name, str(description["why"]))
         return Own(
             name=name,
             settings=tuple(sorted(settings.items())),
-            version=found["version"],
-            source=found["source"],
-            kind=found["kind"],
-            reads=tuple(found.get("reads", ())),
-            reads_event_times=found.get("reads_event_times", False),
+            version=description["version"],
+            source=description["source"],
+            kind=description["kind"],
+            reads=tuple(description.get("reads", ())),
+            reads_event_times=description.get("reads_event_times", False),
             limits=self._limits,
         )
 
@@ -109,8 +109,8 @@ class Trials:
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
         if answer:
-            found: dict[str, Any] = json.loads(answer)
-            return found
+            result: dict[str, Any] = json.loads(answer)
+            return result
         return {"why": f"the process that tried it ended ({_end_of(process)})"}
 
 

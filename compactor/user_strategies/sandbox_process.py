@@ -69,11 +69,11 @@ def _described(name: str, loaded: Loaded, watch: Watch) -> dict[str, Any]:
         kind = kind_of(loaded.strategy)
     except TypeError as error:
         raise InvalidStrategy(name, str(error)) from error
-    found: dict[str, Any] = {"version": loaded.version, "source": loaded.source, "kind": kind}
+    description: dict[str, Any] = {"version": loaded.version, "source": loaded.source, "kind": kind}
     if kind == STRATEGIC:
-        return found | {"reads": ask_strategic(name, loaded.strategy, watch)}
+        return description | {"reads": ask_strategic(name, loaded.strategy, watch)}
     ask_columns(name, loaded.strategy, watch)
-    return found | {"reads_event_times": loaded.strategy.reads_event_times}
+    return description | {"reads_event_times": loaded.strategy.reads_event_times}
 
 
 def main() -> None:
@@ -81,8 +81,8 @@ def main() -> None:
     answers = os.dup(1)
     os.dup2(2, 1)
     limits = Limits(requested["timeout_seconds"], requested["memory_bytes"])
-    found = tried(requested["name"], requested["settings"], limits, requested.get("messages"))
-    os.write(answers, json.dumps(found).encode() + b"\n")
+    result = tried(requested["name"], requested["settings"], limits, requested.get("messages"))
+    os.write(answers, json.dumps(result).encode() + b"\n")
     # The strategy may have started threads that do not end.
     os._exit(0)
 

@@ -154,9 +154,11 @@ class Section(NamedTuple):
         2**63: an entry has a few MB.
         """
         weights = self._weight(bounds)
-        before, whole = weights[:-1][entries], np.diff(weights)[entries]
+        before, totals_of_entries = weights[:-1][entries], np.diff(weights)[entries]
         totals = self.totals[entries]
-        return self._part(rows + 1, before, whole, totals) - self._part(rows, before, whole, totals)
+        return self._part(rows + 1, before, totals_of_entries, totals) - self._part(
+            rows, before, totals_of_entries, totals
+        )
 
     def _part(
         self, rows: Integers, before: Integers, whole: Integers, totals: Integers

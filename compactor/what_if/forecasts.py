@@ -102,42 +102,42 @@ def differences(
 
     `check` is called for each segment that is read. Raises what reading raises.
     """
-    wanted = {at for _, kept in differing.listed for _, at in kept if at >= 0}
-    found: dict[int, KeptMessages] = {}
+    positions = {at for _, survivors in differing.listed for _, at in survivors if at >= 0}
+    by_key: dict[int, KeptMessages] = {}
     for segment in segments:
         first = segment.ordinal << ROW_BITS
-        rows = sorted(at - first for at in wanted if first <= at < first + (1 << ROW_BITS))
+        rows = sorted(at - first for at in positions if first <= at < first + (1 << ROW_BITS))
         if rows:
             check()
-            found.update({first + row: each for row, each in _messages(segment, rows).items()})
+            by_key.update({first + row: each for row, each in _messages(segment, rows).items()})
     answer = KeyDifferences(keys=differing.keys)
-    for key, kept in differing.listed:
+    for key, survivors in differing.listed:
         difference = KeyDifference(key=key)
-        for count, at in kept:
+        for count, at in survivors:
             messages = difference.kept.add(count=count)
             if at >= 0:
-                messages.MergeFrom(found[at])
+                messages.MergeFrom(by_key[at])
         answer.listed.append(difference)
     return answer
 
 
 def _messages(segment: InputSegment, rows: Sequence[int]) -> dict[int, KeptMessages]:
     """Reads these rows of a segment, which ascend."""
-    found, left = {}, list(reversed(rows))
+    by_row, remaining = {}, list(reversed(rows))
     with SegmentMap(segment) as mapped:
         for entry in mapped.entries():
             header = entry.header
-            if not left:
+            if not remaining:
                 break
-            if left[-1] >= entry.row + header.message_count:
+            if remaining[-1] >= entry.row + header.message_count:
                 continue
             with decoding(f"entry {header.position} of {segment.path}"):
                 batch = decode(b"".join(mapped.raw(entry)), header)
-                while left and left[-1] < entry.row + header.message_count:
-                    row = left.pop()
+                while remaining and remaining[-1] < entry.row + header.message_count:
+                    row = remaining.pop()
                     at = row - entry.row
                     value = batch.value(at)
-                    found[row] = KeptMessages(
+                    by_row[row] = KeptMessages(
                         last=MessageId(
                             ledger_id=header.ledger_id,
                             entry_id=header.entry_id,
@@ -147,4 +147,4 @@ def _messages(segment: InputSegment, rows: Sequence[int]) -> dict[int, KeptMessa
                         value=value[:_VALUE_BYTES_MAX],
                         value_bytes=len(value),
                     )
-    return found
+    return by_row

@@ -80,26 +80,26 @@ def check_length(runs: Sequence[tuple[InputSegment, ...]]) -> None:
 
 def history_of(chunks: Sequence[HistoryChunk | Failure]) -> History:
     """Joins chunks. Raises the error of a failed task."""
-    found = succeeded(chunks)
-    if not found:
+    chunks_read = succeeded(chunks)
+    if not chunks_read:
         none = np.empty(0, np.int64)
         return History(none, none, none, none, none, Facts(none, none.astype(np.bool_)), none)
     return History(
-        np.concatenate([each.times_ms for each in found]),
-        np.concatenate([each.entry_bytes for each in found]),
-        np.concatenate([each.counts for each in found]),
-        joined_codes([(each.keys, each.codes) for each in found]),
-        np.concatenate([each.shares for each in found]),
-        _joined_facts([each.facts for each in found]),
-        np.concatenate([each.facts.positions for each in found]),
+        np.concatenate([each.times_ms for each in chunks_read]),
+        np.concatenate([each.entry_bytes for each in chunks_read]),
+        np.concatenate([each.counts for each in chunks_read]),
+        joined_codes([(each.keys, each.codes) for each in chunks_read]),
+        np.concatenate([each.shares for each in chunks_read]),
+        _joined_facts([each.facts for each in chunks_read]),
+        np.concatenate([each.facts.positions for each in chunks_read]),
     )
 
 
 def _chunk_of(chunk: Collected) -> HistoryChunk:
     columns = chunk.columns
     keys = columns.keys()
-    found = HashedKeys.of(keys).numbered()
-    codes = np.where(columns.has_key(), found.codes, -1)
+    distinct = HashedKeys.of(keys).numbered()
+    codes = np.where(columns.has_key(), distinct.codes, -1)
     codes[columns.passing()] = PASSES
     return HistoryChunk(
         chunk.publish_times(),
@@ -108,7 +108,7 @@ def _chunk_of(chunk: Collected) -> HistoryChunk:
         codes,
         chunk.whole_shares(keys),
         columns.facts(),
-        key_blob(found.keys),
+        key_blob(distinct.keys),
     )
 
 

@@ -128,7 +128,7 @@ class Merge:
         order = np.argsort(positions, kind="stable")
         positions, codes = positions[order], codes[order]
         survivors = [*survivors, *(each.among(positions) for each in self.given)]
-        kept = [codes[np.searchsorted(positions, each)] for each in survivors]
+        survivor_codes = [codes[np.searchsorted(positions, each)] for each in survivors]
         stays, times = np.unique(np.concatenate(survivors), return_counts=True)
         loose = stays[times < len(survivors)]
         differing = np.unique(codes[np.searchsorted(positions, loose)])
@@ -137,7 +137,10 @@ class Merge:
         return Differing(
             len(differing),
             tuple(
-                (key, tuple(map(_last_kept, kept, survivors, [code] * len(kept))))
+                (
+                    key,
+                    tuple(map(_last_kept, survivor_codes, survivors, [code] * len(survivor_codes))),
+                )
                 for key, code in first
             ),
         )
@@ -158,8 +161,8 @@ class _Bucket(NamedTuple):
 
     @classmethod
     def of(cls, chunks: Sequence[Chunk]) -> _Bucket:
-        found = joined_blobs(chunk.keys for chunk in chunks)
-        return cls(chunks, found.keys, found.codes)
+        joined = joined_blobs(chunk.keys for chunk in chunks)
+        return cls(chunks, joined.keys, joined.codes)
 
     def reduce(self, number: int, strategy: Strategy) -> tuple[StrategyCounts, Integers]:
         """Runs one strategy. Returns its counts and the surviving positions, ascending."""
@@ -198,5 +201,5 @@ def _kept(chunks: Sequence[Chunk], survivors: Sequence[Integers]) -> Kept:
     for stay in survivors:
         if mark := marked.pop(id(stay), 0):
             marks[np.searchsorted(positions, stay)] |= np.uint16(mark)
-    kept = np.flatnonzero(marks)
-    return Kept.of(positions[kept], shares[kept], marks[kept])
+    rows_marked = np.flatnonzero(marks)
+    return Kept.of(positions[rows_marked], shares[rows_marked], marks[rows_marked])

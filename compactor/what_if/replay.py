@@ -155,7 +155,7 @@ def sizes_run_by_run(
     InvalidRequest if the runs read too much.
     """
     ends, clock = history.ends, history.clock_ms
-    kept, keyless = np.empty(0, np.int64), 0
+    survivors, keyless = np.empty(0, np.int64), 0
     sizes, steps, start = [], 0, 0
     for horizon in horizons:
         check()
@@ -164,18 +164,18 @@ def sizes_run_by_run(
         has_key: Booleans = history.codes[new] >= 0
         stays = ~has_key if retain_null_key else history.codes[new] == PASSES
         keyless += int(history.shares[new[stays]].sum())
-        rows = np.concatenate((kept, new[has_key]))
+        rows = np.concatenate((survivors, new[has_key]))
         steps, start = steps + len(rows), end
         if steps > STEPS_MAX:
             raise InvalidRequest(
                 f"{len(horizons)} runs would read more than {STEPS_MAX} messages. Use a larger "
                 "threshold or interval, or for publishing-order."
             )
-        found, codes = np.unique(history.codes[rows], return_inverse=True)
+        distinct, codes = np.unique(history.codes[rows], return_inverse=True)
         strategy = strategy_at(int(clock[horizon]))
-        folded = strategy.begin(codes, history.facts.where(rows), len(found))
-        kept = np.sort(strategy.survivors(folded.fragments))
-        sizes.append(keyless + int(history.shares[kept].sum()))
+        folded = strategy.begin(codes, history.facts.where(rows), len(distinct))
+        survivors = np.sort(strategy.survivors(folded.fragments))
+        sizes.append(keyless + int(history.shares[survivors].sum()))
     return np.array(sizes, np.int64)
 
 

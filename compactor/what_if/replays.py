@@ -45,7 +45,7 @@ def replays_of(
     def strategy_at(time_ms: int) -> Strategy:
         return column_strategy(requested, time_ms)
 
-    found = []
+    replays = []
     for setting in settings:
         check()
         horizons = _horizons(history, setting)
@@ -57,8 +57,8 @@ def replays_of(
         answer.setting.CopyFrom(setting)
         if not horizons:
             answer.why_no_run = _why_no_run(history, setting)
-        found.append(answer)
-    return found
+        replays.append(answer)
+    return replays
 
 
 def _horizons(history: History, setting: ReplaySetting) -> list[int]:

@@ -52,8 +52,8 @@ def joined_codes(chunks: Sequence[tuple[bytes, Codes]]) -> Integers:
     survives.
     """
     joined = [np.empty(0, np.int64)]
-    found = joined_blobs(keys for keys, _ in chunks).codes
-    for numbers, (_, codes) in zip(found, chunks, strict=True):
+    numbered = joined_blobs(keys for keys, _ in chunks).codes
+    for numbers, (_, codes) in zip(numbered, chunks, strict=True):
         # The codes -1 and -2 index the last elements.
         joined.append(np.append(numbers, (-2, -1))[codes])
     return np.concatenate(joined).astype(np.int64)
@@ -167,7 +167,7 @@ class Differing(NamedTuple):
 
     def in_order(self, order: Sequence[int]) -> Differing:
         """Returns the differences with the strategies in this order."""
-        listed = ((key, tuple(kept[at] for at in order)) for key, kept in self.listed)
+        listed = ((key, tuple(survivors[at] for at in order)) for key, survivors in self.listed)
         return self._replace(listed=tuple(listed))
 
 
@@ -202,8 +202,8 @@ class Survivors(NamedTuple):
 
     def among(self, positions: Integers) -> Integers:
         """Returns those of these ascending positions that survive."""
-        found = [rows[self._stays(rows)] for rows in _by_segment(positions)]
-        return np.concatenate(found) if found else positions
+        surviving = [rows[self._stays(rows)] for rows in _by_segment(positions)]
+        return np.concatenate(surviving) if surviving else positions
 
     def _stays(self, positions: Integers) -> Booleans:
         """Returns which positions of one segment survive."""

@@ -117,17 +117,17 @@ class AnalysisRun(AnalysisWork):
         forecasts = {at: each.forecast for at, each in own.items()}
         for number, at in enumerate(strategies):
             forecasts[at] = forecast(candidates[at].requested, figures, number)
-        found = TopicWhatIf(input=input_of(figures))
-        found.forecasts.extend(forecasts[at] for at in range(len(candidates)))
+        answer = TopicWhatIf(input=input_of(figures))
+        answer.forecasts.extend(forecasts[at] for at in range(len(candidates)))
         if analysis.differences_max:
             order = sorted(range(len(compared)), key=compared.__getitem__)
             differing = figures.differing.in_order(order)
-            found.differences.CopyFrom(
+            answer.differences.CopyFrom(
                 differences(differing, self._segments, self._check_cancelled)
             )
         if request.replays:
-            found.replays.extend(self._replays())
-        return found
+            answer.replays.extend(self._replays())
+        return answer
 
     def _of_user_defined(self, requested: CompactionStrategy, own: Tried) -> _UserResult:
         """Analyses one strategy alone, within its limits: a failure affects its forecast only."""

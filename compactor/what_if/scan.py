@@ -125,17 +125,17 @@ class Scan:
         rows = None if has_key is None else np.flatnonzero(has_key)
         if rows is not None:
             facts, keys = facts.where(rows), keys.take(to_arrow(rows))
-        found, hashes, codes = HashedKeys.of(keys).numbered()
-        bounds = np.array([0, len(found)])
+        distinct, hashes, codes = HashedKeys.of(keys).numbered()
+        bounds = np.array([0, len(distinct)])
         if self.buckets > 1:
             order, ends = grouped(hashes % self.buckets, self.buckets)
-            numbers = np.empty(len(found), codes.dtype)
-            numbers[order] = np.arange(len(found), dtype=codes.dtype)
-            found, codes = found.take(to_arrow(order)), numbers[codes]
+            numbers = np.empty(len(distinct), codes.dtype)
+            numbers[order] = np.arange(len(distinct), dtype=codes.dtype)
+            distinct, codes = distinct.take(to_arrow(order)), numbers[codes]
             bounds = np.concatenate(([0], ends))
         if len(self._over_columns) > 1:
             facts = facts._replace(ordered=by_key(codes))
-        return _Keyed(rows, facts, found, codes, bounds)
+        return _Keyed(rows, facts, distinct, codes, bounds)
 
     def _folds(self, keyed: _Keyed) -> dict[int, Folded]:
         """Folds the chunk under each strategy, keys ascending; equal results share one object."""

@@ -37,12 +37,12 @@ def size(
     `ordinals`: of the task's segments, which are adjacent. `returns_survivors`: of the first
     strategy.
     """
-    kept: list[Kept] = []
+    survivors: list[Kept] = []
     entries: list[Entries] = []
     for row in rows:
         match row[1]:
             case Kept() as content:
-                kept.append(content)
+                survivors.append(content)
             case Entries() as content:
                 entries.append(content)
             case Failure():
@@ -50,15 +50,17 @@ def size(
                 return
             case _:
                 yield row
-    if not (entries and kept):
+    if not (entries and survivors):
         return
     table = _Table.of(entries)
     table = table.within(ordinals[0] << ROW_BITS, (ordinals[-1] + 1) << ROW_BITS)
-    messages = _Messages.of(kept, table)
+    messages = _Messages.of(survivors, table)
     for number in range(strategies):
         yield 0, table.sized(number, messages)
     if returns_survivors:
-        stays = [unpacked(each.messages.positions)[(each.mark_column & 1) != 0] for each in kept]
+        stays = [
+            unpacked(each.messages.positions)[(each.mark_column & 1) != 0] for each in survivors
+        ]
         yield 0, Survivors.of(np.sort(np.concatenate(stays)))
 
 
@@ -85,16 +87,16 @@ class _Table(NamedTuple):
     def sized(self, strategy: int, messages: _Messages) -> Sized:
         stays = (messages.marks & (1 << strategy)) != 0
         at, shares = messages.entries[stays], messages.shares[stays]
-        left = np.bincount(at, minlength=len(self.counts))
+        remaining = np.bincount(at, minlength=len(self.counts))
         # Sums are floating-point numbers: an entry has some MB, which they represent exactly.
         sizes = np.bincount(at, shares, len(self.counts)).astype(np.int64) + self.header_bytes
-        is_left = left > 0
+        is_left = remaining > 0
         return Sized(
             strategy,
             len(at) + int(self.hidden[is_left].sum()),
             int(np.count_nonzero(is_left)),
             int(sizes[is_left].sum()),
-            int(sizes[is_left & (left < self.counts)].sum()),
+            int(sizes[is_left & (remaining < self.counts)].sum()),
         )
 
 

@@ -46,19 +46,19 @@ def archive_of(folder: Path, topic: str, now_ms: int) -> Iterator[Iterator[bytes
 def _blocks(stored: Stored, topic: str, now_ms: int) -> Iterator[bytes]:
     metadata = stored.metadata
     topics = stored.topics(topic)
-    found = list[Message](metadata.schemas(topic))
+    blocks = list[Message](metadata.schemas(topic))
     partitioned = metadata.partitioned_topic(topic)
     if partitioned is not None:
-        found.append(partitioned)
+        blocks.append(partitioned)
     ledgers = list[LedgerRecord]()
     for each in topics:
         check_is_ours(each)
-        found += [each, *metadata.cursors(each.name), *metadata.producers(each.name)]
-        found += metadata.runs(each.name)
+        blocks += [each, *metadata.cursors(each.name), *metadata.producers(each.name)]
+        blocks += metadata.runs(each.name)
         ledgers += [_without_indexes(stored.ledger(ledger_id)) for ledger_id in _ids(each)]
     _check_readable(stored.folder, ledgers)
     records = SnapshotRecords(name=topic, created_ms=now_ms)
-    for record in (*found, *ledgers):
+    for record in (*blocks, *ledgers):
         records.pairs.add(key=key_of(record), value=encode_record(record))
     features = _features(stored, topic, ledgers)
     return archive_blocks(records, features, _files(stored.folder, ledgers), REAL)
@@ -84,15 +84,15 @@ def _check_readable(folder: Path, ledgers: list[LedgerRecord]) -> None:
 
 def _features(stored: Stored, topic: str, ledgers: list[LedgerRecord]) -> list[str]:
     store = stored.metadata.store()
-    found = []
+    features = []
     if any(segment.HasField("dead") for record in ledgers for segment in record.segments):
-        found.append(DELETION_VECTORS)
+        features.append(DELETION_VECTORS)
     if stored.metadata.schemas(topic):
-        found.append(SCHEMAS)
+        features.append(SCHEMAS)
     # A snapshot does not say.
     if store is None or PULSAR_ENTRIES in store.features:
-        found.append(PULSAR_ENTRIES)
-    return found
+        features.append(PULSAR_ENTRIES)
+    return features
 
 
 def _files(folder: Path, ledgers: list[LedgerRecord]) -> Iterator[ArchivedFile]:

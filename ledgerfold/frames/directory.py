@@ -103,11 +103,11 @@ def _entries_of(
     position, last = piece.start, reader.last
     end = piece.end if last is None else min(piece.end, last)
     while last is not None and position <= end:
-        found = reader.read(position, bytes_max=READ_BYTES, end=end)
-        if not found:
+        entries = reader.read(position, bytes_max=READ_BYTES, end=end)
+        if not entries:
             return
-        yield found
-        position = found[-1].header.position.next
+        yield entries
+        position = entries[-1].header.position.next
 
 
 def _opened(path: Path, files: Files) -> ReadFile:
@@ -199,10 +199,10 @@ class Stored:
         else:
             if not metadata_dir(folder).is_dir():
                 raise FileNotFoundError(2, "neither a data directory nor a snapshot", str(folder))
-            found = read_pairs(metadata_dir(folder))
-            if found.damage is not None and not found.is_tail:
-                raise found.damage
-            pairs = found.pairs
+            stored = read_pairs(metadata_dir(folder))
+            if stored.damage is not None and not stored.is_tail:
+                raise stored.damage
+            pairs = stored.pairs
         self.metadata = MetadataStore(pairs)
 
     def topics(self, name: str) -> list[TopicRecord]:
@@ -211,8 +211,8 @@ class Stored:
         names = [name]
         if partitioned is not None:
             names = [partition_name(name, index) for index in range(partitioned.partitions)]
-        found = [self.metadata.topic(each) for each in names]
-        topics = [each for each in found if each is not None]
+        records = [self.metadata.topic(each) for each in names]
+        topics = [each for each in records if each is not None]
         if len(topics) < len(names):
             raise TopicNotFound(name, f"{self.folder} has no topic of that name.")
         self._check_losses(names)
@@ -312,16 +312,16 @@ class Stored:
         log = topic.kafka
         first, behind = narrowed(query, *offsets_of(topic))
         bounds = [*(each.base_offset for each in log.segments), LATEST.entry_id]
-        whole = replace(query, start=EARLIEST, end=LATEST)
+        everything = replace(query, start=EARLIEST, end=LATEST)
         unlisted = list(topic.ledger_ids)
         for segment, (base, end) in zip(log.segments, pairwise(bounds), strict=True):
             unlisted = [each for each in unlisted if each not in segment.ledger_ids]
             if base < behind and end > first:
                 for ledger_id in segment.ledger_ids:
-                    yield from _cut(self.ledger(ledger_id), EARLIEST, whole)
+                    yield from _cut(self.ledger(ledger_id), EARLIEST, everything)
         # A broker was killed before it listed their segments.
         for ledger_id in unlisted:
-            yield from _cut(self.ledger(ledger_id), EARLIEST, whole)
+            yield from _cut(self.ledger(ledger_id), EARLIEST, everything)
 
 
 def offsets_of(topic: TopicRecord) -> tuple[int, int]:
@@ -349,13 +349,13 @@ def size_of(piece: Piece) -> int:
 
 def grouped(pieces: list[Piece]) -> Iterator[list[Piece]]:
     """Groups neighbouring pieces up to PART_BYTES, or one larger piece."""
-    group, left = list[Piece](), PART_BYTES
+    group, remaining = list[Piece](), PART_BYTES
     for piece in pieces:
         size_bytes = size_of(piece)
-        if group and size_bytes > left:
+        if group and size_bytes > remaining:
             yield group
-            group, left = [], PART_BYTES
+            group, remaining = [], PART_BYTES
         group.append(piece)
-        left -= size_bytes
+        remaining -= size_bytes
     if group:
         yield group

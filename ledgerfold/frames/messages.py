@@ -129,7 +129,7 @@ class KafkaRows(Rows):
         )
         names = list(chain.from_iterable(map(repeat, self._producers, self._counts)))
         is_unnumbered = np.array([not name for name in self._producers], np.bool_)
-        found = {
+        columns = {
             "ledger_id": pa.array(np.zeros(self.rows, np.int64)),
             "entry_id": pa.array(offsets),
             "batch_index": pa.array(np.full(self.rows, -1, np.int32)),
@@ -142,8 +142,8 @@ class KafkaRows(Rows):
             "sequence_id": pa.array(firsts + offsets, mask=np.repeat(is_unnumbered, counts)),
         }
         if self.query.wants("headers"):
-            found["headers"] = self._header_column()
-        return found
+            columns["headers"] = self._header_column()
+        return columns
 
     def _header_column(self) -> pa.Array:
         return pa.array(

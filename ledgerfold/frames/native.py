@@ -101,7 +101,7 @@ class NativeRows(Rows):
         is_alone = each([header.is_plain for header in headers]).astype(np.bool_)
         keys = self._keys.array((flags & HAS_KEY) == 0)
         is_base64 = (flags & KEY_IS_BASE64) != 0
-        found = {
+        columns = {
             "ledger_id": pa.array(each([header.ledger_id for header in headers])),
             "entry_id": pa.array(each([header.entry_id for header in headers])),
             "batch_index": pa.array(np.where(is_alone, -1, indexes).astype(np.int32)),
@@ -112,8 +112,8 @@ class NativeRows(Rows):
             "event_time": pa.array(times, mask=times == 0).cast(TIME),
         }
         if self._needs_values:
-            found |= self._in_values(flags, indexes, counts)
-        return found
+            columns |= self._in_values(flags, indexes, counts)
+        return columns
 
     def _in_values(
         self, flags: NDArray[np.uint8], indexes: Integers, counts: Integers
@@ -129,14 +129,14 @@ class NativeRows(Rows):
             sequence_ids[start : start + counts[number]] = np.frombuffer(column, "<i8")
         sizes = np.frombuffer(b"".join(self._value_sizes), "<u4").astype(np.int64)
         is_null = (flags & NULL_VALUE) != 0
-        found = {
+        columns = {
             "value": strings_of(sizes, b"".join(self._values), is_null),
             "producer_name": _names(self._producers, counts),
             "sequence_id": pa.array(sequence_ids),
         }
         if self.query.wants("properties"):
-            found["properties"] = self._property_column(counts)
-        return found
+            columns["properties"] = self._property_column(counts)
+        return columns
 
     def _property_column(self, counts: Integers) -> pa.Array:
         names, contents = _Strings(), _Strings()

@@ -51,5 +51,5 @@ def narrowed(query: Query, first: int, end: int) -> tuple[int, int]:
     """Returns the offsets of the read that are in a range. Kafka's records are in ledger 0."""
     if query.start.ledger_id > 0:
         return end, end
-    wanted = LATEST.entry_id if query.end.ledger_id > 0 else query.end.entry_id
-    return max(query.start.entry_id, first, 0), min(wanted, end)
+    end_id = LATEST.entry_id if query.end.ledger_id > 0 else query.end.entry_id
+    return max(query.start.entry_id, first, 0), min(end_id, end)

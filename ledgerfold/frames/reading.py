@@ -56,10 +56,10 @@ def last_positions(query: Query) -> dict[str, Position]:
 
 def batches_of(query: Query, rows_max: int = ROWS_MAX) -> Generator[pa.RecordBatch, None, None]:
     """Yields the rows of a read. A directory is held for as long as the iterator is in use."""
-    whole: AbstractContextManager[object] = nullcontext()
+    lock: AbstractContextManager[object] = nullcontext()
     if query.data is not None:
-        whole = held(query.data)
-    with whole:
+        lock = held(query.data)
+    with lock:
         for part in parts_of(query):
             yield from batches_in(part, query, rows_max)
 

@@ -38,14 +38,14 @@ class Rows(ABC):
 
     def batch(self) -> pa.RecordBatch:
         """Returns the rows of the read. Raises as `add`."""
-        found = self.columns()
-        found["partition"] = pa.array(np.full(self.rows, self.partition, np.int32))
-        keep = self._kept(found)
-        wanted = [
-            found[name] if name in found else pa.nulls(self.rows, SCHEMA.field(name).type)
+        columns = self.columns()
+        columns["partition"] = pa.array(np.full(self.rows, self.partition, np.int32))
+        keep = self._kept(columns)
+        selected = [
+            columns[name] if name in columns else pa.nulls(self.rows, SCHEMA.field(name).type)
             for name in self.query.columns
         ]
-        batch = pa.RecordBatch.from_arrays(wanted, schema=schema_of(self.query.columns))
+        batch = pa.RecordBatch.from_arrays(selected, schema=schema_of(self.query.columns))
         return batch if keep is None else batch.filter(pa.array(keep))
 
     def _kept(self, found: dict[str, pa.Array]) -> NDArray[np.bool_] | None:

@@ -90,12 +90,12 @@ _Condition = Callable[[list[Segment], int], _Matches]
 
 
 def _conditions(config: Retains, now_ms: int) -> list[tuple[Reason, _Condition]]:
-    found: list[tuple[Reason, _Condition]] = [(Reason.LOG_START, _below_start)]
+    conditions: list[tuple[Reason, _Condition]] = [(Reason.LOG_START, _below_start)]
     if config.is_deleted and config.retention_bytes >= 0:
-        found.append((Reason.SIZE, _too_much(config.retention_bytes)))
+        conditions.append((Reason.SIZE, _too_much(config.retention_bytes)))
     if config.is_deleted and config.retention_ms >= 0:
-        found.append((Reason.AGE, _too_old(now_ms, config.retention_ms)))
-    return found
+        conditions.append((Reason.AGE, _too_old(now_ms, config.retention_ms)))
+    return conditions
 
 
 def _below_start(_: list[Segment], log_start: int) -> _Matches:

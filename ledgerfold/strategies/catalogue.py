@@ -128,13 +128,13 @@ def checked(requested: CompactionStrategy) -> CompactionStrategy:
 
     For a user-defined strategy, checks only the form of the name.
     """
-    found = listed(requested.name)
-    if found is None:
+    builtin = listed(requested.name)
+    if builtin is None:
         check_own_name(requested.name)
         _check_settings(requested)
         return requested
     _check_settings(requested)
-    strategy = CompactionStrategy(name=found.name, settings=requested.settings)
+    strategy = CompactionStrategy(name=builtin.name, settings=requested.settings)
     settings_of(strategy)
     return strategy
 
@@ -170,15 +170,15 @@ def _check_settings(requested: CompactionStrategy) -> None:
 
 def settings_of(strategy: CompactionStrategy) -> dict[str, str]:
     """Returns all settings with defaults. Raises InvalidRequest: unknown, missing, invalid."""
-    found = listed(strategy.name)
-    if found is None:
+    builtin = listed(strategy.name)
+    if builtin is None:
         return dict(strategy.settings)
-    known = {setting.name: setting for setting in found.settings}
+    known = {setting.name: setting for setting in builtin.settings}
     for name in strategy.settings:
         if name not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
-            raise InvalidRequest(f"Strategy {found.name!r} has no setting {name!r}; {has}.")
-    return {name: _value(found.name, known[name], strategy) for name in known}
+            raise InvalidRequest(f"Strategy {builtin.name!r} has no setting {name!r}; {has}.")
+    return {name: _value(builtin.name, known[name], strategy) for name in known}
 
 
 def strategy_text(strategy: CompactionStrategy) -> str:

@@ -72,8 +72,8 @@ def place_of(name: str) -> Place:
     if colon:
         return Place(name, module, attribute, "")
     offered = installed()
-    found = {each.value: each for each in offered if each.name == name}
-    if not found:
+    by_value = {each.value: each for each in offered if each.name == name}
+    if not by_value:
         others = ", ".join(sorted({each.name for each in offered})) or "none"
         raise InvalidStrategy(
             name,
@@ -81,27 +81,30 @@ def place_of(name: str) -> Place:
             f"compactor's installation has an entry point {ENTRY_POINTS!r} of that name (it has: "
             f"{others})",
         )
-    if len(found) > 1:
+    if len(by_value) > 1:
         raise InvalidStrategy(
-            name, f"several packages have an entry point of that name: {', '.join(sorted(found))}"
+            name,
+            f"several packages have an entry point of that name: {', '.join(sorted(by_value))}",
         )
-    (entry_point,) = found.values()
+    (entry_point,) = by_value.values()
     distribution = entry_point.dist.version if entry_point.dist else ""
     return Place(name, entry_point.module, entry_point.attr, distribution)
 
 
 def load(name: str, settings: Mapping[str, str]) -> Loaded:
     """Creates a strategy. Raises InvalidStrategy for any error of its code."""
-    place = place_of(name)
-    module = _import(place)
+    location = place_of(name)
+    module = _import(location)
     try:
-        found = reduce(getattr, place.attribute.split("."), module)
+        attribute = reduce(getattr, location.attribute.split("."), module)
     except AttributeError as error:
-        raise InvalidStrategy(name, f"module {place.module} has no {place.attribute}") from error
-    strategy = _made(name, found, settings)
+        raise InvalidStrategy(
+            name, f"module {location.module} has no {location.attribute}"
+        ) from error
+    strategy = _made(name, attribute, settings)
     source = _source_hash(module)
-    version = _own_version(name, found, strategy)
-    return Loaded(strategy, version or _packaged_version(place) or f"source {source}", source)
+    version = _own_version(name, attribute, strategy)
+    return Loaded(strategy, version or _packaged_version(location) or f"source {source}", source)
 
 
 def describe_error(error: BaseException) -> str:
@@ -129,9 +132,9 @@ def _made(name: str, found: Any, settings: Mapping[str, str]) -> Any:
     try:
         return found(**settings)
     except RAISED as error:
-        given = f"settings {_list(settings)}" if settings else "no settings"
+        with_settings = f"settings {_list(settings)}" if settings else "no settings"
         raise InvalidStrategy(
-            name, f"it cannot be created with {given} ({describe_error(error)})"
+            name, f"it cannot be created with {with_settings} ({describe_error(error)})"
         ) from error
 
 

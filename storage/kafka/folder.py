@@ -94,8 +94,8 @@ def partition_of(folder: Path) -> tuple[str, int]:
     >>> partition_of(Path("/data/user-events-12")), partition_of(Path("prices"))
     (('user-events', 12), ('prices', 0))
     """
-    found = _PARTITION_FOLDER.fullmatch(folder.resolve().name)
-    return (found[1], int(found[2])) if found else (folder.resolve().name, 0)
+    match = _PARTITION_FOLDER.fullmatch(folder.resolve().name)
+    return (match[1], int(match[2])) if match else (folder.resolve().name, 0)
 
 
 def log_file_name(base_offset: int, kind: str = "log") -> str:
@@ -109,11 +109,11 @@ def log_file_name(base_offset: int, kind: str = "log") -> str:
 
 def segments_of(folder: Path) -> Sequence[SegmentFile]:
     """Returns the segments by offset. Raises InvalidRequest if empty, Corruption, OSError."""
-    named = [(each, found) for each in folder.iterdir() if (found := _NAME.fullmatch(each.name))]
+    named = [(each, match) for each in folder.iterdir() if (match := _NAME.fullmatch(each.name))]
     by_suffix: dict[str, list[tuple[int, str, Path]]] = {"": [], ".cleaned": [], ".swap": []}
-    for path, found in named:
-        if path.is_file() and (found[3] or "") in by_suffix:
-            by_suffix[found[3] or ""].append((int(found[1]), found[2], path))
+    for path, match in named:
+        if path.is_file() and (match[3] or "") in by_suffix:
+            by_suffix[match[3] or ""].append((int(match[1]), match[2], path))
     unfinished = min((base for base, _, _ in by_suffix[".cleaned"]), default=None)
     swaps = {
         base: path
@@ -227,14 +227,16 @@ class SegmentReading:
 
     def _batch(self, file: BinaryIO, at: int) -> Batch | None:
         """Returns the next batch; None if the log ends here."""
-        left = self._end_byte - at
-        head = file.read(min(BATCH_HEADER_BYTES, left))
+        remaining = self._end_byte - at
+        head = file.read(min(BATCH_HEADER_BYTES, remaining))
         self._check_magic(head, at)
         if len(head) < BATCH_HEADER_BYTES:
-            return self._end(at, f"the {BATCH_HEADER_BYTES} bytes of a batch's header", str(left))
+            return self._end(
+                at, f"the {BATCH_HEADER_BYTES} bytes of a batch's header", str(remaining)
+            )
         size_bytes = read_batch_header(head).size_bytes
-        if size_bytes > left:
-            return self._end(at, f"a batch of {size_bytes} bytes", f"{left} bytes to the end")
+        if size_bytes > remaining:
+            return self._end(at, f"a batch of {size_bytes} bytes", f"{remaining} bytes to the end")
         if size_bytes > BATCH_BYTES_MAX:
             raise KafkaError(
                 KafkaErrorKind.MESSAGE_TOO_LARGE,
@@ -249,7 +251,7 @@ class SegmentReading:
         try:
             return Batch(check_batch(data), data)
         except KafkaError as error:
-            if size_bytes == left:
+            if size_bytes == remaining:
                 return self._end(at, "a whole batch", str(error))
             raise self._wrong(at, "an undamaged batch", str(error)) from error
 

@@ -79,15 +79,15 @@ class Frame:
         for at, layout, rows in runs:
             end, stride = at + rows * layout.stride, layout.stride
             # NOTE: attributes, before the time, have no meaning.
-            for place in (
+            for index in (
                 *range(layout.time - 1),
                 *range(layout.offset, layout.key),
                 *range(layout.value_length, layout.value),
                 stride - 1,
             ):
-                fixed.append(slice(at + place, end, stride))
-            for place in range(layout.time, layout.offset - 1):
-                self._time_starts.append(slice(at + place, end, stride))
+                fixed.append(slice(at + index, end, stride))
+            for index in range(layout.time, layout.offset - 1):
+                self._time_starts.append(slice(at + index, end, stride))
             self._time_ends.append(slice(at + layout.offset - 1, end, stride))
             if layout.key_bytes < 0:
                 self.keyless.extend(range(row, row + rows))

@@ -43,9 +43,9 @@ def read_section(
 
     A run of uniform records is read by columns, others one by one.
     """
-    found = _Columns(data, base_offset, base_timestamp_ms)
-    scan(data, count, found.add_run, found.add_rows)
-    return found.columns
+    columns = _Columns(data, base_offset, base_timestamp_ms)
+    scan(data, count, columns.add_run, columns.add_rows)
+    return columns.columns
 
 
 class _Columns:
@@ -178,16 +178,16 @@ def _read_headers(data: bytes, at: int) -> tuple[Headers, int]:
     count, at = read_varint(data, at)
     if not 0 <= count <= len(data) - at:
         raise invalid_record(f"Found invalid number of record headers {count}")
-    found: list[tuple[str, bytes | None]] = []
+    headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         size, at = read_varint(data, at)
         if size < 0:
             raise invalid_record(f"Invalid negative header key size {size}")
         name = _taken(data, at, size).decode(errors="replace")
         size, at = read_varint(data, at + size)
-        found.append((name, None if size < 0 else _taken(data, at, size)))
+        headers.append((name, None if size < 0 else _taken(data, at, size)))
         at += max(size, 0)
-    return tuple(found), at
+    return tuple(headers), at
 
 
 def _taken(data: bytes, at: int, size: int) -> bytes:

@@ -282,8 +282,8 @@ def read_end_marker(batch: Buffer) -> EndMarker | None:
     columns = columns_of(batch) if read_batch_header(batch).is_control else None
     if columns is None or not columns.keys:
         return None
-    found = _control_type(columns.keys[0])
-    if found not in (ControlType.COMMIT, ControlType.ABORT):
+    type_ = _control_type(columns.keys[0])
+    if type_ not in (ControlType.COMMIT, ControlType.ABORT):
         return None
     value = columns.values[0] or b""
     if len(value) < _CONTROL_VALUE.size:
@@ -292,4 +292,4 @@ def read_end_marker(batch: Buffer) -> EndMarker | None:
             f"{_CONTROL_VALUE.size} bytes, but found only {len(value)}"
         )
     epoch = _CONTROL_VALUE.unpack_from(value)[1]
-    return EndMarker(found is ControlType.ABORT, epoch, columns.timestamps_ms[0])
+    return EndMarker(type_ is ControlType.ABORT, epoch, columns.timestamps_ms[0])

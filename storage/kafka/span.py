@@ -73,7 +73,7 @@ class Span:
 
 def joined(spans: Iterable[Span]) -> Span:
     """Joins consecutive spans."""
-    whole = Span()
+    union = Span()
     for each in spans:
-        whole.join(each)
-    return whole
+        union.join(each)
+    return union

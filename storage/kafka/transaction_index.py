@@ -56,11 +56,11 @@ def read_aborted(data: bytes, first: int, end: int) -> list[AbortedTransaction] 
     """
     if len(data) % _ENTRY.size:
         return None
-    found = list[AbortedTransaction]()
+    transactions = list[AbortedTransaction]()
     for version, *fields in _ENTRY.iter_unpack(data):
         each = AbortedTransaction(*fields)
         if version != _VERSION or not 0 <= each.first_offset <= each.last_offset:
             return None
         if first <= each.last_offset < end:
-            found.append(each)
-    return found
+            transactions.append(each)
+    return transactions

@@ -66,13 +66,13 @@ def uniform_run_at(
     nearest = at + (_UNIFORM_ROWS_MIN - 1) * stride
     if rows < _UNIFORM_ROWS_MIN or data[nearest] != data[at]:
         return None
-    for place in (
+    for index in (
         *range(layout.time - 1),
         *range(layout.key_length, layout.key),
         *range(layout.value_length, layout.value),
         stride - 1,
     ):
-        column = data[at + place : at + rows * stride : stride]
+        column = data[at + index : at + rows * stride : stride]
         if column != column[:1] * rows:
             rows -= len(column.lstrip(column[:1]))
     rows = _whole_varints(data, at, stride, rows, range(layout.time, layout.offset))
@@ -80,7 +80,7 @@ def uniform_run_at(
     if counted_from is None:
         rows = _whole_varints(data, at, stride, rows, offset)
     else:
-        offsets = [data[at + place : at + rows * stride : stride] for place in offset]
+        offsets = [data[at + index : at + rows * stride : stride] for index in offset]
         if offsets != COUNTED.columns(counted_from, rows, len(offset)):
             return None
     return (layout, rows) if rows >= _UNIFORM_ROWS_MIN else None
@@ -88,9 +88,9 @@ def uniform_run_at(
 
 def _whole_varints(data: bytes, at: int, stride: int, rows: int, places: range) -> int:
     """Returns how many rows have a varint that ends exactly with the last of these bytes."""
-    for place in places:
-        column = data[at + place : at + rows * stride : stride]
-        if place < places[-1]:
+    for index in places:
+        column = data[at + index : at + rows * stride : stride]
+        if index < places[-1]:
             column = column.translate(_OTHER_HALF)
         if not column.isascii():
             rows -= len(column.lstrip(_LAST))

@@ -26,12 +26,12 @@ def int64(number: int) -> int:
 
 def _encoded(number: int) -> bytes:
     number = int64(number)
-    left = ((number << 1) ^ (number >> 63)) & _INT64
+    remaining = ((number << 1) ^ (number >> 63)) & _INT64
     encoded = bytearray()
-    while left > 127:
-        encoded.append(left & 127 | 128)
-        left >>= 7
-    encoded.append(left)
+    while remaining > 127:
+        encoded.append(remaining & 127 | 128)
+        remaining >>= 7
+    encoded.append(remaining)
     return bytes(encoded)
 
 
@@ -109,11 +109,11 @@ def _three_byte_columns(first: int, count: int) -> list[bytes]:
     third, behind = divmod(first, _SECOND_EACH)
     if not 0 < third < 127 or count > _SECOND_EACH:
         return []
-    at, left = first % _FIRST_EACH, min(count, _SECOND_EACH - behind)
+    at, rows = first % _FIRST_EACH, min(count, _SECOND_EACH - behind)
     return [
         _FIRST_BYTES[at : at + count],
         _SECOND_BYTES[behind : behind + count],
-        bytes([third]) * left + bytes([third + 1]) * (count - left),
+        bytes([third]) * rows + bytes([third + 1]) * (count - rows),
     ]
 
 

@@ -73,14 +73,16 @@ def replaced(section: bytes, fields: Mapping[int, int | bytes | list[bytes] | No
 
     Raises InvalidRequest.
     """
-    kept = [section[start:end] for number, start, end in _fields(section) if number not in fields]
+    fields_kept = [
+        section[start:end] for number, start, end in _fields(section) if number not in fields
+    ]
     for number, value in fields.items():
         if isinstance(value, int):
-            kept += (varint(number << 3 | _VARINT), varint(value))
+            fields_kept += (varint(number << 3 | _VARINT), varint(value))
         elif value is not None:
             for each in value if isinstance(value, list) else [value]:
-                kept += (varint(number << 3 | _LENGTH), varint(len(each)), each)
-    return b"".join(kept)
+                fields_kept += (varint(number << 3 | _LENGTH), varint(len(each)), each)
+    return b"".join(fields_kept)
 
 
 def _fields(section: bytes) -> Iterator[tuple[int, int, int]]:

@@ -71,7 +71,7 @@ def keep_ends(log: KafkaLog, lost: Collection[int], facts: Mapping[int, LedgerFa
     `log`: as recorded; `lost`: ledgers that are lost, entirely or in part; `facts`: of the
     remaining ones.
     """
-    left: KafkaSegment | None = None
+    last_segment: KafkaSegment | None = None
     for at, segment in enumerate(log.segments):
         there = (facts[each] for each in segment.ledger_ids if each in facts)
         is_left = segment.is_cleaned or any(each.span.batches for each in there)
@@ -81,10 +81,10 @@ def keep_ends(log: KafkaLog, lost: Collection[int], facts: Mapping[int, LedgerFa
             segment.reserved_upto = max(segment.reserved_upto, end)
             # The recorded figures are no longer valid.
             segment.figures.CopyFrom(KafkaSegmentFigures(aborted=segment.figures.aborted))
-            if left is not None and not is_left:
-                _move_data(segment, left)
+            if last_segment is not None and not is_left:
+                _move_data(segment, last_segment)
         if is_left:
-            left = segment
+            last_segment = segment
 
 
 def _last_end(log: KafkaLog, facts: Mapping[int, LedgerFacts]) -> int:
@@ -133,14 +133,15 @@ def adopt_cleaned(
             and not any(_overlap(_range(segment), _range(other)) for other in chain)
         )
 
-    kept = [each for each in log.segments if is_kept(each)]
+    remaining = [each for each in log.segments if is_kept(each)]
     replaced = [
         ledger_id for each in log.segments if not is_kept(each) for ledger_id in each.ledger_ids
     ]
     cleaned = sorted(
-        [*chain, *(each for each in kept if each.is_cleaned)], key=lambda each: each.base_offset
+        [*chain, *(each for each in remaining if each.is_cleaned)],
+        key=lambda each: each.base_offset,
     )
-    put_segments(log, [*cleaned, *(each for each in kept if not each.is_cleaned)])
+    put_segments(log, [*cleaned, *(each for each in remaining if not each.is_cleaned)])
     log.log_start_offset = min(log.log_start_offset, chain[0].base_offset)
     # Other batches may have had these offsets: the log was truncated before it was cleaned.
     forget_producers(log)
@@ -189,11 +190,11 @@ def forget_cleaned(log: KafkaLog, ledger_id: int) -> None:
         if ledger_id in segment.ledger_ids:
             del segment.ledger_ids[:]
             lost = segment.figures
-            left = KafkaSegmentFigures(
+            figures = KafkaSegmentFigures(
                 next_offset=lost.next_offset, modified_ms=lost.modified_ms, aborted=lost.aborted
             )
-            _describe(left, Span())
-            segment.figures.CopyFrom(left)
+            _describe(figures, Span())
+            segment.figures.CopyFrom(figures)
 
 
 def shrink_cleaned(log: KafkaLog, ledger_id: int, span: Span) -> None:

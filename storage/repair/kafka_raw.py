@@ -147,7 +147,7 @@ def _cut(log: KafkaLog, span: Span, facts: Facts) -> set[int]:
 
     Returns the raw ledgers among that.
     """
-    base, kept, removed = span.base_offset, list[KafkaSegment](), set[int]()
+    base, segments, removed = span.base_offset, list[KafkaSegment](), set[int]()
     for segment in log.segments:
         bases = [facts[each].span.base_offset for each in _ledgers_of([segment], facts)]
         if min(bases, default=segment.base_offset) >= base:
@@ -166,8 +166,8 @@ def _cut(log: KafkaLog, span: Span, facts: Facts) -> set[int]:
             behind = [x for x in segment.ledger_ids if facts[x].span.base_offset >= base]
             removed.update(behind)
             segment.ledger_ids[:] = [each for each in segment.ledger_ids if each not in behind]
-        kept.append(segment)
-    put_segments(log, kept)
+        segments.append(segment)
+    put_segments(log, segments)
     if log.HasField("first_dirty_offset"):
         log.first_dirty_offset = min(log.first_dirty_offset, base)
     log.log_start_offset = min(log.log_start_offset, span.next_offset)
@@ -188,12 +188,12 @@ def _drop_lost(log: KafkaLog, span: Span, facts: Facts) -> None:
 
     Cleaned segments come first: they are of a log that a restore has replaced.
     """
-    kept = [
+    segments = [
         each
         for each in log.segments
         if not each.is_cleaned or _ledgers_of([each], facts) or each.base_offset < span.base_offset
     ]
-    put_segments(log, kept)
+    put_segments(log, segments)
 
 
 def _order(log: KafkaLog, facts: Facts) -> None:
@@ -218,19 +218,19 @@ def _move_empty(log: KafkaLog, facts: Facts) -> None:
 
     Their ledgers join the segment before, if that is raw.
     """
-    kept, end = list[KafkaSegment](), 0
+    segments, end = list[KafkaSegment](), 0
     for segment in log.segments:
         ends = [facts[each].span.next_offset for each in _ledgers_of([segment], facts)]
         is_below = segment.base_offset < end and not ends and not segment.is_cleaned
-        if is_below and kept and not kept[-1].is_cleaned:
-            kept[-1].ledger_ids[:] = sorted([*kept[-1].ledger_ids, *segment.ledger_ids])
+        if is_below and segments and not segments[-1].is_cleaned:
+            segments[-1].ledger_ids[:] = sorted([*segments[-1].ledger_ids, *segment.ledger_ids])
             continue
         if is_below:
             segment.base_offset = end
-        kept.append(segment)
+        segments.append(segment)
         recorded = segment.figures.next_offset if segment.is_cleaned else 0
         end = max(end, segment.base_offset, recorded, *ends)
-    put_segments(log, kept)
+    put_segments(log, segments)
 
 
 def _insert(log: KafkaLog, facts: LedgerFacts) -> None:

@@ -92,7 +92,7 @@ def check_ledger(
     record: LedgerRecord, folder: Path, files: Files, *, is_same_boot: bool
 ) -> LedgerCheck:
     """Checks every byte of the ledger's files. Raises DiskFailure."""
-    found: list[SegmentCheck] = []
+    checks: list[SegmentCheck] = []
     after = EARLIEST
     for number, segment in enumerate(record.segments):
         bounds = Bounds(after)
@@ -103,10 +103,10 @@ def check_ledger(
             bounds = bounds._replace(before=record_position(segment, last=True).next)
         bounds = bounds._replace(is_same_boot=is_same_boot or record.damaged)
         check = check_segment(folder / segment.path, segment, bounds, files)
-        found.append(check)
+        checks.append(check)
         if check.extents:
             after = check.extents[-1].last
-    return LedgerCheck(record, found)
+    return LedgerCheck(record, checks)
 
 
 def _raw_bounds(record: LedgerRecord, number: int) -> Bounds:

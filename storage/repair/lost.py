@@ -102,11 +102,11 @@ def _restore_views(draft: Draft) -> None:
 
 def _restore_cleaned(draft: Draft) -> None:
     known = draft.survey.ledger_records()
-    found: dict[str, list[int]] = {}
+    by_topic: dict[str, list[int]] = {}
     for ledger_id, label in draft.survey.labels.items():
         if label.segment is not None and ledger_id in draft.ledgers and ledger_id not in known:
-            found.setdefault(label.topic, []).append(ledger_id)
-    for name, ledger_ids in sorted(found.items()):
+            by_topic.setdefault(label.topic, []).append(ledger_id)
+    for name, ledger_ids in sorted(by_topic.items()):
         topic, labels = draft.topics[name], draft.survey.labels
         newest_first = sorted(ledger_ids, reverse=True)
         segments = [labels[each].segment for each in newest_first]
@@ -160,8 +160,8 @@ def _restore_partitioned(draft: Draft) -> None:
         if partition is not None and label.partitions and label.topic in draft.topics:
             least = max(label.partitions, partition.index + 1, counts.get(partition.topic, 0))
             counts[partition.topic] = least
-    found = draft.survey.records.values()
-    known = {each.name: each for each in found if isinstance(each, PartitionedTopicRecord)}
+    records = draft.survey.records.values()
+    known = {each.name: each for each in records if isinstance(each, PartitionedTopicRecord)}
     for name, count in sorted(counts.items()):
         record = known.get(name, PartitionedTopicRecord(name=name, created_ms=draft.now_ms))
         if record.partitions >= count:

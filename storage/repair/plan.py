@@ -182,8 +182,8 @@ class _Planner(Draft):
             self._topics_with_loss.add(topic.name)
         topic.ledger_ids[:] = sorted(own)
         if topic.HasField("kafka"):
-            found = self.survey.ledgers.values()
-            checks = {x.record.ledger_id: x for x in found if x.record.topic == topic.name}
+            all_checks = self.survey.ledgers.values()
+            checks = {x.record.ledger_id: x for x in all_checks if x.record.topic == topic.name}
             facts = {ledger_id: facts_of(each) for ledger_id, each in checks.items()}
             lost = {each for each in own if self.ledgers[each].lost != checks[each].record.lost}
             keep_ends(topic.kafka, lost | (listed - own), facts)

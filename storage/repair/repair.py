@@ -141,10 +141,10 @@ class Repair:
                 record = decode(LedgerRecord, key, value)
                 named |= file_names(record)
         paths = {each for each in paths - named if not each.endswith(f"/{LABEL}")}
-        found = [folder / each for each in sorted(paths) if self.files.exists(folder / each)]
-        for path in found:
+        existing = [folder / each for each in sorted(paths) if self.files.exists(folder / each)]
+        for path in existing:
             self.files.remove(path)
-        for parent in sorted({path.parent for path in found}):
+        for parent in sorted({path.parent for path in existing}):
             self.files.sync_dir(parent)
 
     def _make_folder(self) -> Path:

@@ -126,21 +126,21 @@ class Survey:
         return self.metadata_damage is not None or bool(self.losses)
 
     def topics(self) -> dict[str, TopicRecord]:
-        found = self.records.values()
-        return {each.name: each for each in found if isinstance(each, TopicRecord)}
+        records = self.records.values()
+        return {each.name: each for each in records if isinstance(each, TopicRecord)}
 
     def features(self) -> list[str]:
         """Returns the features that readable records need."""
         kinds = {type(each) for each in self.records.values()}
         needed = {TENANTS: TenantRecord, SCHEMAS: SchemaRecord}
-        found = [feature for feature, kind in needed.items() if kind in kinds]
+        features = [feature for feature, kind in needed.items() if kind in kinds]
         namespaces = (each for each in self.records.values() if isinstance(each, NamespaceRecord))
-        return found + [GRANTS] * any(each.grants for each in namespaces)
+        return features + [GRANTS] * any(each.grants for each in namespaces)
 
     def ledger_records(self) -> dict[int, LedgerRecord]:
         """Returns all readable ledger records, including those in state DELETING."""
-        found = self.records.values()
-        return {each.ledger_id: each for each in found if isinstance(each, LedgerRecord)}
+        records = self.records.values()
+        return {each.ledger_id: each for each in records if isinstance(each, LedgerRecord)}
 
     def of_topics(self) -> list[CursorRecord | ProducerRecord | RunRecord]:
         """Returns the records that belong to a topic by name."""
@@ -149,18 +149,20 @@ class Survey:
 
     def runs(self, topic: str) -> list[RunRecord]:
         """Returns the runs of a topic, oldest first."""
-        found = self.records.values()
-        return [each for each in found if isinstance(each, RunRecord) and each.topic == topic]
+        records = self.records.values()
+        return [each for each in records if isinstance(each, RunRecord) and each.topic == topic]
 
     def siblings(self, topic: str) -> int:
         """Returns the number of partitions of this partition's topic."""
         partition = parse_partition(topic)
-        found = None if partition is None else self.records.get(key("partitioned", partition.topic))
-        return found.partitions if isinstance(found, PartitionedTopicRecord) else 0
+        record = (
+            None if partition is None else self.records.get(key("partitioned", partition.topic))
+        )
+        return record.partitions if isinstance(record, PartitionedTopicRecord) else 0
 
     def store(self) -> StoreRecord | None:
-        found = self.records.get(b"store")
-        return found if isinstance(found, StoreRecord) else None
+        record = self.records.get(b"store")
+        return record if isinstance(record, StoreRecord) else None
 
     def ids(self) -> set[int]:
         """Returns every ledger id of a record or a folder."""
@@ -175,10 +177,10 @@ class Survey:
 def compacted_ids(topic: TopicRecord) -> list[int]:
     """Returns the topic's ledgers that a compaction, or Kafka's cleaner, wrote."""
     cleaned = [each for each in topic.kafka.segments if each.is_cleaned]
-    found = [ledger_id for each in cleaned for ledger_id in each.ledger_ids]
+    ledger_ids = [ledger_id for each in cleaned for ledger_id in each.ledger_ids]
     if topic.HasField("compacted") and topic.compacted.ledger_id >= 0:
-        found.append(topic.compacted.ledger_id)
-    return found
+        ledger_ids.append(topic.compacted.ledger_id)
+    return ledger_ids
 
 
 def take(
@@ -261,10 +263,10 @@ def _find_losses(survey: Survey, data_dir: Path, files: Files) -> None:
 
 
 def _saved(snapshots: SnapshotFolder, folder: Path) -> dict[int, LedgerRecord]:
-    found = (each for _, ledgers in snapshots.ledgers() for each in ledgers.values())
+    all_ledgers = (each for _, ledgers in snapshots.ledgers() for each in ledgers.values())
     return {
         each.ledger_id: each
-        for each in found
+        for each in all_ledgers
         if not any(snapshots.unwhole(each, lambda path: folder / path))
     }
 
@@ -298,15 +300,15 @@ def _records(survey: Survey) -> Iterator[tuple[LedgerRecord, bool]]:
             yield _with_all_segments(record, survey.folders[record.ledger_id]), True
         else:
             yield record, False
-    found = set(known)
+    record_keys = set(known)
     for topic in survey.topics().values():
-        wanted = [(each, LEDGER_KIND_RAW) for each in topic.ledger_ids]
-        wanted += [(each, LEDGER_KIND_COMPACTED) for each in compacted_ids(topic)]
-        for ledger_id, kind in wanted:
-            if ledger_id not in found and ledger_id in survey.folders:
-                found.add(ledger_id)
+        references = [(each, LEDGER_KIND_RAW) for each in topic.ledger_ids]
+        references += [(each, LEDGER_KIND_COMPACTED) for each in compacted_ids(topic)]
+        for ledger_id, kind in references:
+            if ledger_id not in record_keys and ledger_id in survey.folders:
+                record_keys.add(ledger_id)
                 yield _reconstructed(survey, ledger_id, kind, topic.name)
-    for ledger_id in sorted(survey.labels.keys() - found if survey.is_incomplete else ()):
+    for ledger_id in sorted(survey.labels.keys() - record_keys if survey.is_incomplete else ()):
         label = survey.labels[ledger_id]
         if any(each.ledger_id == ledger_id and each.holds_entries for each in survey.unnamed):
             yield _reconstructed(survey, ledger_id, label.kind, label.topic)
@@ -339,12 +341,12 @@ def _with_all_segments(record: LedgerRecord, names: list[str]) -> LedgerRecord:
 
 def _producers(survey: Survey, folder: Path, files: Files) -> dict[str, dict[int, StoredProducer]]:
     """Finds the producers of Pulsar-style topics; those of Kafka topics are in the batches."""
-    found: dict[str, dict[int, StoredProducer]] = {}
+    producers: dict[str, dict[int, StoredProducer]] = {}
     for check in sorted(survey.ledgers.values(), key=lambda each: each.record.ledger_id):
         extents = check.extents()
         if not check.is_raw or not extents or check.span().batches:
             continue
-        of_topic = found.setdefault(check.record.topic, {})
+        of_topic = producers.setdefault(check.record.topic, {})
         for segment in check.segments:
             for number, seen in segment.producers.items():
                 before = of_topic.get(number)
@@ -355,7 +357,7 @@ def _producers(survey: Survey, folder: Path, files: Files) -> dict[str, dict[int
                 of_topic[number] = StoredProducer(name, sequence_id, extents[-1].last)
         for number, known in of_topic.items():
             of_topic[number] = known._replace(position=extents[-1].last)
-    return found
+    return producers
 
 
 def _producer_name(segment: SegmentCheck, offset: int, folder: Path, files: Files) -> str:
@@ -370,8 +372,8 @@ def _producer_name(segment: SegmentCheck, offset: int, folder: Path, files: File
 
 
 def _strays(survey: Survey, folder: Path, files: Files, *, is_same_boot: bool) -> list[LedgerCheck]:
-    found = []
+    strays = []
     for ledger_id in sorted({each.ledger_id for each in survey.unnamed if each.is_raw}):
         record = _with_all_segments(LedgerRecord(ledger_id=ledger_id), survey.folders[ledger_id])
-        found.append(check_ledger(record, folder, files, is_same_boot=is_same_boot))
-    return found
+        strays.append(check_ledger(record, folder, files, is_same_boot=is_same_boot))
+    return strays

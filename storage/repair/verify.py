@@ -174,8 +174,8 @@ def _view(survey: Survey, topic: TopicRecord) -> Iterator[Finding]:
         yield Finding("reference", f"compacted ledger {ledger_id}", problem, topic.name, ledger_id)
     last, horizon = last_compacted(survey, topic), horizon_of(topic)
     if last is not None and last > horizon:
-        wanted = f"a horizon at or after {last}, its last entry"
-        yield Finding("reference", wanted, f"the horizon {horizon}", topic.name, ledger_id)
+        expected = f"a horizon at or after {last}, its last entry"
+        yield Finding("reference", expected, f"the horizon {horizon}", topic.name, ledger_id)
 
 
 def _segments(survey: Survey, topic: TopicRecord) -> Iterator[Finding]:
@@ -184,15 +184,15 @@ def _segments(survey: Survey, topic: TopicRecord) -> Iterator[Finding]:
     for ledger_id in compacted_ids(topic):
         problem = _compacted_problem(survey, topic, ledger_id)
         if problem is not None:
-            wanted = f"cleaned ledger {ledger_id}"
-            yield Finding("reference", wanted, problem, topic.name, ledger_id)
+            expected = f"cleaned ledger {ledger_id}"
+            yield Finding("reference", expected, problem, topic.name, ledger_id)
     raw = [each for segment in segments if not segment.is_cleaned for each in segment.ledger_ids]
     if raw != list(topic.ledger_ids):
-        wanted = f"segments of the raw ledgers {list(topic.ledger_ids)}"
-        yield Finding("reference", wanted, f"those of {raw}", topic.name)
+        expected = f"segments of the raw ledgers {list(topic.ledger_ids)}"
+        yield Finding("reference", expected, f"those of {raw}", topic.name)
     if fall is not None:
-        wanted, found = "segments in order of base offset", f"base offset {fall[1]} after {fall[0]}"
-        yield Finding("reference", wanted, found, topic.name)
+        found = f"base offset {fall[1]} after {fall[0]}"
+        yield Finding("reference", "segments in order of base offset", found, topic.name)
 
 
 def horizon_of(topic: TopicRecord) -> Position:
@@ -275,8 +275,8 @@ def _ledger(survey: Survey, check: LedgerCheck) -> Iterator[Finding]:
         recorded = [(each.first_entry_id, each.last_entry_id) for each in check.record.lost]
         for first, last in check.lost():
             if (first, last) not in recorded:
-                wanted = f"entries {first} to {last}"
-                yield _of(check, Finding("gap", wanted, "no segment that holds them"))
+                expected = f"entries {first} to {last}"
+                yield _of(check, Finding("gap", expected, "no segment that holds them"))
 
 
 def _of(check: LedgerCheck, finding: Finding) -> Finding:
@@ -298,8 +298,8 @@ def _segment(check: SegmentCheck) -> Iterator[Finding]:
             is_note=damage.is_torn,
         )
     if check.newer is not None:
-        wanted = "a version that this build reads"
-        yield Finding("format", wanted, f"version {check.newer.version}", path=path)
+        expected = "a version that this build reads"
+        yield Finding("format", expected, f"version {check.newer.version}", path=path)
 
 
 def _size(check: SegmentCheck) -> str:

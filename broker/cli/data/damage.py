@@ -53,10 +53,10 @@ def _verify(options: argparse.Namespace) -> int:
     _check_is_data(options.data)
     with ReadLock(options.data, "Stop that process first.") as lock:
         survey = _survey(options.data, _stored(options.data), lock)
-        found, summary = [*findings(survey), *_repairs(options.data)], str(totals(survey))
-    _print(options, map(_row, found))
-    damaged = sum(not each.is_note for each in found)
-    ending = f"{damaged} damaged, {counted(len(found) - damaged, 'note')}; {summary}"
+        all_findings, summary = [*findings(survey), *_repairs(options.data)], str(totals(survey))
+    _print(options, map(_row, all_findings))
+    damaged = sum(not each.is_note for each in all_findings)
+    ending = f"{damaged} damaged, {counted(len(all_findings) - damaged, 'note')}; {summary}"
     _say(options, f"{ending}; {time.monotonic() - began:.1f} seconds")
     if damaged:
         _say(options, f"`ledgerfold repair {options.data}` shows what can be done.")

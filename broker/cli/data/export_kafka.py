@@ -163,11 +163,11 @@ def _aborted_by_segment(
     """Assigns each aborted transaction to the segment of its marker."""
     from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 
-    found: list[list[AbortedTransaction]] = [[] for _ in bases]
+    by_segment: list[list[AbortedTransaction]] = [[] for _ in bases]
     for each in log.aborted:
         at = max(bisect_right(bases, each.last_offset) - 1, 0)
-        found[at].append(AbortedTransaction.of(each))
-    return found
+        by_segment[at].append(AbortedTransaction.of(each))
+    return by_segment
 
 
 def write_checkpoints(folder: Path, log: DescribeLogResponse) -> None:

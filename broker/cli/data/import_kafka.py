@@ -135,13 +135,13 @@ def settings_of(given: list[str] | None) -> dict[str, str]:
     >>> settings_of(["segment.ms=1000", "cleanup.policy=compact,delete"])
     {'segment.ms': '1000', 'cleanup.policy': 'compact,delete'}
     """
-    found = {}
+    settings = {}
     for each in given or ():
         name, equals, value = each.partition("=")
         if not equals:
             raise InvalidRequest(f"--config {each}: expected NAME=VALUE.")
-        found[name.strip()] = value.strip()
-    return found
+        settings[name.strip()] = value.strip()
+    return settings
 
 
 def import_folder(
@@ -171,11 +171,11 @@ def import_folder(
     except BaseException:
         try:
             logs.delete(topic)
-            left = f"{topic} was deleted again: the next import starts from scratch."
+            outcome = f"{topic} was deleted again: the next import starts from scratch."
         except LedgerfoldError:
             # For example because the broker does not answer, which the first error reports.
-            left = f"A part of {topic} may be left: `ledgerfold topics delete {topic}`."
-        print(f"ledgerfold: Not finished: {copy.progress}. {left}", file=sys.stderr)
+            outcome = f"A part of {topic} may be left: `ledgerfold topics delete {topic}`."
+        print(f"ledgerfold: Not finished: {copy.progress}. {outcome}", file=sys.stderr)
         raise
     return imported
 
@@ -241,13 +241,13 @@ class _Copy:
         from ledgerfold.storage.kafka.folder import aborted_of
         from ledgerfold.v1.kafka_pb2 import KafkaAbortedInfo
 
-        found = aborted_of(segment, self._end_offset)
-        if found is None:
+        aborted = aborted_of(segment, self._end_offset)
+        if aborted is None:
             self._notes.append(
                 f"{segment.txn_index} is not a transaction index: aborted transactions are "
                 "determined from the batches, as Kafka would."
             )
-        entries = [KafkaAbortedInfo(**each._asdict()) for each in found or ()]
+        entries = [KafkaAbortedInfo(**each._asdict()) for each in aborted or ()]
         for at in range(0, len(entries), _INDEX_ENTRIES):
             some, modified_ms = entries[at : at + _INDEX_ENTRIES], segment.modified_ms
             self._logs.take_over(self._topic, b"", append_time_ms=modified_ms, aborted=some)

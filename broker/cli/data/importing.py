@@ -147,13 +147,13 @@ class _Import:
         )
 
     def counts(self, topic: str) -> str:
-        found = [counted(self.tombstones, "tombstone")]
+        parts = [counted(self.tombstones, "tombstone")]
         if self.empty:
-            found.append(counted(self.empty, "empty value"))
+            parts.append(counted(self.empty, "empty value"))
         skipped = f", {self.skipped:,} skipped" if self.skips else ""
         return (
             f"{counted(self.rows, 'row')} imported into {topic}, with "
-            f"{' and '.join(found)}{skipped}"
+            f"{' and '.join(parts)}{skipped}"
         )
 
 

@@ -49,20 +49,20 @@ class Outgoing(NamedTuple):
 
 
 def _check(options: argparse.Namespace) -> None:
-    given = bool(options.message or options.file)
-    if options.tombstone and given:
+    has_content = bool(options.message or options.file)
+    if options.tombstone and has_content:
         raise InvalidRequest(
             "--tombstone cannot be combined with -m and -f: a tombstone has no value."
         )
     if options.tombstone and options.key is None:
         raise InvalidRequest("A tombstone needs a key: -k KEY.")
-    if options.key_delimiter is not None and (given or options.tombstone or options.key):
+    if options.key_delimiter is not None and (has_content or options.tombstone or options.key):
         raise InvalidRequest(
             "-K reads keys from standard input: it cannot be combined with -k, -m or -f."
         )
     if options.key_delimiter == "":
         raise InvalidRequest("-K needs at least one character.")
-    if not (given or options.tombstone):
+    if not (has_content or options.tombstone):
         if options.times > 1:
             raise InvalidRequest("-n repeats -m and -f; standard input is read once.")
         if sys.stdin.isatty():
@@ -103,8 +103,8 @@ def _values(options: argparse.Namespace) -> Iterator[bytes]:
 def _from_line(options: argparse.Namespace, number: int, line: bytes) -> Outgoing:
     if options.key_delimiter is None:
         return _with_empty(options, options.key, line)
-    key, found, value = line.partition(os.fsencode(options.key_delimiter))
-    if not found:
+    key, delimiter, value = line.partition(os.fsencode(options.key_delimiter))
+    if not delimiter:
         text = printable(os.fsdecode(line[:60]))
         before = f"{counted(number - 1, 'line')} before it published"
         raise InvalidRequest(f"Line {number} has no {options.key_delimiter!r}: {text} ({before}).")
@@ -177,19 +177,19 @@ def _producer_options(options: argparse.Namespace) -> dict[str, Any]:
     from ledgerfold.broker.client import CompressionType
     from ledgerfold.broker.client.messages.configs import BULK_SENDING
 
-    found = {"batching_enabled": not (options.message or options.file), **BULK_SENDING}
+    producer_options = {"batching_enabled": not (options.message or options.file), **BULK_SENDING}
     if options.compression:
         names = {each.name.lower(): each for each in CompressionType}
-        found["compression_type"] = names[options.compression]
+        producer_options["compression_type"] = names[options.compression]
     if options.batch:
-        found |= {
+        producer_options |= {
             "batching_enabled": True,
             "batching_max_messages": _UNBOUNDED,
             "batching_max_allowed_size_in_bytes": _BATCH_BYTES_MAX,
             "batching_max_publish_delay_ms": _UNBOUNDED,
             "max_pending_messages": 0,
         }
-    return found
+    return producer_options
 
 
 @contextmanager

@@ -64,8 +64,8 @@ ROW_RULES = together(
 def rules_of(options: argparse.Namespace) -> RowRules:
     tombstone = None
     if options.tombstone_when is not None:
-        field, found, value = options.tombstone_when.partition("=")
-        if not found:
+        field, equals_sign, value = options.tombstone_when.partition("=")
+        if not equals_sign:
             raise InvalidRequest("--tombstone-when: expected FIELD=VALUE.")
         tombstone = field, value
     return RowRules(options.key, options.value, options.event_time, tombstone)

@@ -124,23 +124,23 @@ def _git(stage: Stage) -> int:
 
 
 def _check_view(stage: Stage, expected: dict[str, object], tree: str) -> int:
-    found: dict[str, object] = {}
+    view: dict[str, object] = {}
     rows: list[dict[str, str]] = []
     for message in stage.read(compacted=True):
         path, document = message.partition_key(), json.loads(message.data())
-        found[path] = (document["mode"], document["blob"])
+        view[path] = (document["mode"], document["blob"])
         if len(rows) < SHOWN:
-            place = {"id": message_id_text(message.message_id()), "path": path}
-            rows.append(place | {"mode": document["mode"], "commit": document["commit"][:12]})
+            columns = {"id": message_id_text(message.message_id()), "path": path}
+            rows.append(columns | {"mode": document["mode"], "commit": document["commit"][:12]})
     stage.print_sizes()
     if rows:
-        print(f"\nThe compacted view, first {len(rows)} of {len(found):,}:\n{aligned(rows)}\n")
-    return verdict(differences(found, expected), f"the compacted view equals {tree}")
+        print(f"\nThe compacted view, first {len(rows)} of {len(view):,}:\n{aligned(rows)}\n")
+    return verdict(differences(view, expected), f"the compacted view equals {tree}")
 
 
 def _check_log(stage: Stage, expected: dict[str, object], tree: str) -> int:
     """Compares a cleaned log, in which tombstones are retained."""
-    found: dict[str, object] = {}
+    latest: dict[str, object] = {}
     seen, twice, tombstones = set[str](), list[str](), 0
     for message in stage.read(compacted=False):
         path = message.partition_key()
@@ -150,9 +150,9 @@ def _check_log(stage: Stage, expected: dict[str, object], tree: str) -> int:
             tombstones += 1
         else:
             document = json.loads(message.data())
-            found[path] = (document["mode"], document["blob"])
+            latest[path] = (document["mode"], document["blob"])
     print(f"stays       {counted(tombstones, 'tombstone')}, for delete.retention.ms")
-    return verdict(twice + differences(found, expected), f"the cleaned log equals {tree}")
+    return verdict(twice + differences(latest, expected), f"the cleaned log equals {tree}")
 
 
 @_demo(
@@ -178,12 +178,12 @@ def _ticker(stage: Stage) -> int:
     if stage.compact() != DONE:
         return FAILED
     last = {each.partition_key(): each.data() for each in stage.read(compacted=True)}
-    found: dict[str, object] = dict(last)
+    view: dict[str, object] = dict(last)
     stage.print_sizes()
     shown = [{"symbol": key, "last": last[key].decode()} for key in islice(last, SHOWN)]
     print(f"\n{aligned(shown)}\n")
-    right = f"the last price of {counted(len(found), 'symbol')}"
-    return verdict(differences(found, expected), right)
+    right = f"the last price of {counted(len(view), 'symbol')}"
+    return verdict(differences(view, expected), right)
 
 
 _demo("addresses", "six addresses of three people", _CLEANUP_POLICY)(examples.addresses)

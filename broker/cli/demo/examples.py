@@ -37,10 +37,10 @@ def _compact(stage: Stage, pairs: Pairs) -> int:
             for message in stage.read(compacted=is_compacted)
         ]
         print(f"\n{title}\n{aligned(rows)}")
-    found = [(row["id"], row["key"], row["value"]) for row in rows]
-    expected = [(message_id_text(ids[place]), key, value) for place, key, value in compacted(pairs)]
+    remaining = [(row["id"], row["key"], row["value"]) for row in rows]
+    expected = [(message_id_text(ids[index]), key, value) for index, key, value in compacted(pairs)]
     print()
-    wrong = [] if found == expected else [f"{found} instead of {expected}"]
+    wrong = [] if remaining == expected else [f"{remaining} instead of {expected}"]
     return verdict(wrong, "of each key the last message, in order, under its own id")
 
 
@@ -60,11 +60,11 @@ def _clean_addresses(stage: Stage) -> int:
     print(f"ratio       {plan.ratio:.2f}")
     print("map         " + ", ".join(f"{key} -> {offset}" for key, offset in offset_map))
     stage.clean()
-    left = _left(stage, first=1)
-    _print(left)
+    remaining = _left(stage, first=1)
+    _print(remaining)
     wrong = _unlike("the tail", tail, "1 to 3") + _unlike("the head", head, "4 to 6")
     wrong += _unlike("the map", offset_map, [("1002", 4), ("1001", 6)])
-    wrong += _unlike("the log", left, [(at, *ADDRESSES[at - 1]) for at in (3, 4, 6)])
+    wrong += _unlike("the log", remaining, [(at, *ADDRESSES[at - 1]) for at in (3, 4, 6)])
     return verdict(wrong, "offsets 3, 4 and 6 are left, each key once")
 
 
@@ -74,13 +74,13 @@ def _clean_prices(stage: Stage) -> int:
     stage.roll()
     stage.publish_pairs(PRICES[-1:])
     stage.clean()
-    left = _left(stage)
+    remaining = _left(stage)
     version, _, *entries = stage.admin.kafka.cleaner().checkpoint_file.splitlines()
     name = TopicName.parse(persistent_topic(stage.topic)).local
     own = [each for each in entries if each.rpartition(" ")[0] == f"{name} 0"]
     print(f"checkpoint  version {version}: {', '.join(own)}")
-    _print(left)
-    wrong = _unlike("the log", left, [(at, *PRICES[at]) for at in (2, 4, 5, 6)])
+    _print(remaining)
+    wrong = _unlike("the log", remaining, [(at, *PRICES[at]) for at in (2, 4, 5, 6)])
     wrong += _unlike("the checkpoint", (version, own), ("0", [f"{name} 0 6"]))
     return verdict(wrong, "p3:11 p6:12 p5:14 are left, p5:17 stays in the active segment")
 

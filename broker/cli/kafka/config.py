@@ -108,22 +108,22 @@ def _get(options: argparse.Namespace) -> None:
 
 def serve_config(options: argparse.Namespace) -> dict[str, str]:
     """Returns the settings of `serve` for logs. Raises InvalidRequest, KafkaError, OSError."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for text in options.kafka_config:
         if "=" in text and not Path(text).is_file():
             pairs = _settings_of([text])
             # A mistyped name of a log setting.
             _check_known([name for name in pairs if name.startswith("log.")])
-            found |= _about_logs(text, pairs)
+            settings |= _about_logs(text, pairs)
         else:
             path = absolute_path(text)
             # Java reads property files in this encoding.
-            found |= _about_logs(path, read_properties(path.read_text("latin-1")))
-    if found:
+            settings |= _about_logs(path, read_properties(path.read_text("latin-1")))
+    if settings:
         from ledgerfold.broker.kafka.config.config import BrokerConfig
 
-        BrokerConfig.of(found)
-    return found
+        BrokerConfig.of(settings)
+    return settings
 
 
 def _about_logs(source: object, pairs: Mapping[str, str]) -> dict[str, str]:

@@ -76,12 +76,12 @@ def _import(options: argparse.Namespace) -> None:
     with Interrupts(signal.SIGTERM), held(data) as (metadata, lock):
         store = recovered(settings, metadata, lock, REAL, WallClock().now_ms)
         try:
-            found = TopicImport(path, store.ledgers_dir, metadata, REAL).run()
+            imported = TopicImport(path, store.ledgers_dir, metadata, REAL).run()
         except BaseException:
             print(f"ledgerfold: Nothing of {path} was imported.", file=sys.stderr)
             raise
     print(
-        f"{found.topic} imported: {counted(found.ledgers, 'ledger')}, "
-        f"{counted(found.messages, 'message')}",
+        f"{imported.topic} imported: {counted(imported.ledgers, 'ledger')}, "
+        f"{counted(imported.messages, 'message')}",
         file=sys.stderr,
     )

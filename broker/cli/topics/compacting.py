@@ -106,7 +106,7 @@ def _settings(options: argparse.Namespace, strategy: CompactionStrategy | None) 
     from ledgerfold.broker.common.settings import BrokerSettings
 
     named = [] if strategy is None else [strategy.name]
-    given = {} if options.spark_master is None else {"spark_master": options.spark_master}
+    spark = {} if options.spark_master is None else {"spark_master": options.spark_master}
     return BrokerSettings(
         data_dir=options.data,
         compactor=options.compactor,
@@ -115,5 +115,5 @@ def _settings(options: argparse.Namespace, strategy: CompactionStrategy | None) 
         emulation=emulation_of(options),
         # The run's record reports its result.
         log_level="ERROR",
-        **given,
+        **spark,
     )

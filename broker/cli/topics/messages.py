@@ -29,8 +29,8 @@ _DIGITS = "".join(f"{each:3x}" for each in range(16))
 @argument("-n --count", "the number of messages; default: 1", **POSITIVE, default=1)
 @MESSAGES
 def _peek(options: argparse.Namespace) -> None:
-    found = admin_of(options).peek_messages(options.topic, options.subscription, options.count)
-    _print_messages(options, found)
+    messages = admin_of(options).peek_messages(options.topic, options.subscription, options.count)
+    _print_messages(options, messages)
 
 
 @VERBS.verb("examine-messages", "show a message by its position in the topic", TOPIC)
@@ -45,10 +45,10 @@ def _peek(options: argparse.Namespace) -> None:
 )
 @MESSAGES
 def _examine(options: argparse.Namespace) -> None:
-    found = admin_of(options).examine_messages(
+    messages = admin_of(options).examine_messages(
         options.topic, options.messagePosition, from_earliest=options.initialPosition == "earliest"
     )
-    _print_messages(options, found)
+    _print_messages(options, messages)
 
 
 @VERBS.verb("get-message-by-id", "show a message by its ledger id and entry id", TOPIC)
@@ -56,8 +56,8 @@ def _examine(options: argparse.Namespace) -> None:
 @argument("-e --entryId", "the entry's id", **COUNT, required=True)
 @MESSAGES
 def _by_id(options: argparse.Namespace) -> None:
-    found = admin_of(options).messages_by_id(options.topic, options.ledgerId, options.entryId)
-    _print_messages(options, found, more=("Redelivery count: 0",))
+    messages = admin_of(options).messages_by_id(options.topic, options.ledgerId, options.entryId)
+    _print_messages(options, messages, more=("Redelivery count: 0",))
 
 
 def _print_messages(
@@ -78,11 +78,11 @@ def _lines(message: Message, more: Iterable[str]) -> Iterator[str]:
     """Yields the lines that pulsar-admin prints for a message."""
     entry, row = message
     id_ = message.message_id()
-    place = f"{id_.ledger_id()}:{id_.entry_id()}"
+    id_text = f"{id_.ledger_id()}:{id_.entry_id()}"
     if id_.batch_index() < 0:
-        yield f"Message ID: {place}"
+        yield f"Message ID: {id_text}"
     else:
-        yield f"Batch Message ID: {place}:{id_.batch_index()}"
+        yield f"Batch Message ID: {id_text}:{id_.batch_index()}"
     yield f"Publish time: {message.publish_timestamp()}"
     yield f"Event time: {message.event_timestamp()}"
     yield from more

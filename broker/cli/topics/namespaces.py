@@ -26,8 +26,8 @@ _ADMIN_ROLES = repeated(
 
 @TENANTS.verb("list", "list tenants", ANSWER)
 def _list_tenants(options: argparse.Namespace) -> None:
-    found = admin_of(options).list_tenants()
-    print_answer(options, ({"tenant": each} for each in found), found)
+    tenants = admin_of(options).list_tenants()
+    print_answer(options, ({"tenant": each} for each in tenants), tenants)
 
 
 @TENANTS.verb("create", "create a tenant", _TENANT)
@@ -50,8 +50,8 @@ def _delete_tenant(options: argparse.Namespace) -> None:
 @NAMESPACES.verb("list", "list namespaces", ANSWER)
 @argument("tenant", "default: of all tenants", nargs="?", default="")
 def _list(options: argparse.Namespace) -> None:
-    found = admin_of(options).list_namespaces(options.tenant)
-    print_answer(options, ({"namespace": each} for each in found), found)
+    namespaces = admin_of(options).list_namespaces(options.tenant)
+    print_answer(options, ({"namespace": each} for each in namespaces), namespaces)
 
 
 @NAMESPACES.verb("create", "create a namespace of an existing tenant", _NAMESPACE)
@@ -74,9 +74,9 @@ def _scope(options: argparse.Namespace) -> dict[str, Any]:
 
 @PERMISSIONS.verb("permissions", "show the permissions of roles", ANSWER)
 def _permissions(options: argparse.Namespace) -> None:
-    found = admin_of(options).permissions(**_scope(options))
-    lines = (f"{role}  {', '.join(actions)}" for role, actions in sorted(found.items()))
-    print_object(options, found, "\n".join(lines))
+    permissions = admin_of(options).permissions(**_scope(options))
+    lines = (f"{role}  {', '.join(actions)}" for role, actions in sorted(permissions.items()))
+    print_object(options, permissions, "\n".join(lines))
 
 
 @PERMISSIONS.verb("grant-permission", "set the permissions of a role", _ROLE)

@@ -140,8 +140,8 @@ def _set_strategy(options: argparse.Namespace) -> None:
 def _get_strategy(options: argparse.Namespace) -> None:
     policies = _policies(options)
     if policies.HasField("compaction_strategy"):
-        found = policies.compaction_strategy
-        print_object(options, {"name": found.name, "settings": dict(found.settings)})
+        strategy = policies.compaction_strategy
+        print_object(options, {"name": strategy.name, "settings": dict(strategy.settings)})
     else:
         print_object(options, {"name": None, "settings": {}}, "null")
 
@@ -323,5 +323,5 @@ def _get_emulation(options: argparse.Namespace) -> None:
 @POLICIES.verb("remove-emulation", "inherit fields")
 @argument("fields FIELD", "default: all", nargs="*")
 def _remove_emulation(options: argparse.Namespace) -> None:
-    wanted = options.fields or _EMULATION
-    _remove(options, *(name if name in _EMULATION else f"emulation.{name}" for name in wanted))
+    fields = options.fields or _EMULATION
+    _remove(options, *(name if name in _EMULATION else f"emulation.{name}" for name in fields))

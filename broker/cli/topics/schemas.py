@@ -63,11 +63,11 @@ def _upload(options: argparse.Namespace) -> None:
 def _compatibility(options: argparse.Namespace) -> None:
     from ledgerfold.broker.schemas.compatibility import strategy_name
 
-    found = admin_of(options).check_schema(options.topic, *_definition(options))
+    response = admin_of(options).check_schema(options.topic, *_definition(options))
     document = {
-        "compatibility": found.is_compatible,
-        "schemaCompatibilityStrategy": strategy_name(found.strategy),
-        "reason": found.reason,
+        "compatibility": response.is_compatible,
+        "schemaCompatibilityStrategy": strategy_name(response.strategy),
+        "reason": response.reason,
     }
     print_object(options, document)
 

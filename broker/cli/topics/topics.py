@@ -78,8 +78,8 @@ def _delete(options: argparse.Namespace) -> None:
 
 @VERBS.verb("list", "list topics", _NAMESPACE, ANSWER)
 def _list(options: argparse.Namespace) -> None:
-    found = admin_of(options).list_topics(options.namespace)
-    print_answer(options, ({"topic": each} for each in found), found)
+    topics = admin_of(options).list_topics(options.namespace)
+    print_answer(options, ({"topic": each} for each in topics), topics)
 
 
 @VERBS.verb("stats", "show counters, subscriptions, last compaction", TOPIC, ANSWER)
@@ -125,14 +125,14 @@ def _last_message_id(options: argparse.Namespace) -> None:
     "get-message-id", "show the id of the first message since a time", TOPIC, ANSWER, _SINCE
 )
 def _get_message_id(options: argparse.Namespace) -> None:
-    found = admin_of(options).message_id_by_timestamp(options.topic, options.datetime)
-    print_id(options, found)
+    message_id = admin_of(options).message_id_by_timestamp(options.topic, options.datetime)
+    print_id(options, message_id)
 
 
 @VERBS.verb("subscriptions", "list subscriptions", TOPIC, ANSWER)
 def _subscriptions(options: argparse.Namespace) -> None:
-    found = admin_of(options).list_subscriptions(options.topic)
-    print_answer(options, ({"subscription": each} for each in found), found)
+    subscriptions = admin_of(options).list_subscriptions(options.topic)
+    print_answer(options, ({"subscription": each} for each in subscriptions), subscriptions)
 
 
 @VERBS.verb("create-subscription", "create a durable subscription", TOPIC, _SUBSCRIPTION, _START)
@@ -180,8 +180,8 @@ def _metadata(options: argparse.Namespace) -> None:
 
 @VERBS.verb("list-partitioned-topics", "list partitioned topics", _NAMESPACE, ANSWER)
 def _list_partitioned(options: argparse.Namespace) -> None:
-    found = admin_of(options).list_partitioned_topics(options.namespace)
-    print_answer(options, ({"topic": each} for each in found), found)
+    topics = admin_of(options).list_partitioned_topics(options.namespace)
+    print_answer(options, ({"topic": each} for each in topics), topics)
 
 
 @VERBS.verb("delete-partitioned-topic", "delete a topic with its partitions", TOPIC, _FORCE)

@@ -52,15 +52,15 @@ def _what_if(options: argparse.Namespace) -> None:
     question = question_of(options)
     if options.plot is not None:
         check_plot(options.plot)
-    found = _ask(options, question)
+    forecasts = _ask(options, question)
     if options.plot is not None:
-        write_plot(options.plot, found)
+        write_plot(options.plot, forecasts)
     if wants_table(options):
-        for each in found:
+        for each in forecasts:
             print_tables(each, width_of(options))
     else:
         with json_printer(options) as show:
-            for row in _rows(found):
+            for row in _rows(forecasts):
                 show(row)
 
 

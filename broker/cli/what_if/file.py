@@ -71,17 +71,17 @@ FILE_OPTIONS = together(
 
 def file_of(options: argparse.Namespace) -> File | None:
     """Returns the file to analyze; None: a topic. Raises InvalidRequest."""
-    given = [(name, kind) for kind in ("csv", "jsonl") if (name := getattr(options, kind))]
-    if len(given) + (options.topic is not None) != 1:
+    files = [(name, kind) for kind in ("csv", "jsonl") if (name := getattr(options, kind))]
+    if len(files) + (options.topic is not None) != 1:
         raise InvalidRequest("Give exactly one of: a topic, --csv FILE, --jsonl FILE.")
-    if given:
-        refuse_url(options, f"--{given[0][1]}")
+    if files:
+        refuse_url(options, f"--{files[0][1]}")
         if options.config:
             raise InvalidRequest(
-                f"--config applies to a Kafka topic, not to --{given[0][1]}: import a log with "
+                f"--config applies to a Kafka topic, not to --{files[0][1]}: import a log with "
                 "`import kafka-log`."
             )
-        return _with_rules(*given[0], options)
+        return _with_rules(*files[0], options)
     if options.retain_null_key:
         raise InvalidRequest("--retain-null-key applies to a file: a topic has its own policy.")
     if options.key or options.value or options.event_time or options.tombstone_when:
@@ -125,9 +125,9 @@ def ask_about_file(
         )
         if question.replays:
             request.history.CopyFrom(plan)
-        found = ask_own_worker(data_dir, request, spark_master)
-    found.topic = file.name
-    return found
+        forecast = ask_own_worker(data_dir, request, spark_master)
+    forecast.topic = file.name
+    return forecast
 
 
 def _messages(rows: Rows, file: File) -> Iterable[FileMessage]:

@@ -113,14 +113,14 @@ def parse_trials(texts: Sequence[str]) -> list[dict[str, str]]:
     """
     from ledgerfold.broker.whatif.kafka_trials import check_count
 
-    given = parse_pairs(
+    pairs = parse_pairs(
         texts,
         "--config {}: expected NAME=VALUE, or NAME=VALUE,VALUE,...",
         "--config {} is given twice: give its values as one list.",
     )
     values = {
         name: [text] if name == "cleanup.policy" else text.split(",")
-        for name, text in given.items()
+        for name, text in pairs.items()
     }
     check_count(prod(map(len, values.values())))
     return [dict(zip(values, each, strict=True)) for each in product(*values.values()) if each]

@@ -130,9 +130,9 @@ def _costs(axes: Axes, found: TopicWhatIf) -> None:
 
 
 def _mark(axes: Axes, replay: Replay | CleaningReplay, size_bytes: float) -> None:
-    place = replay.write_amplification, size_bytes
-    axes.scatter(*place)
-    axes.annotate(_label(replay), place, xytext=(5, 5), textcoords="offset points")
+    point = replay.write_amplification, size_bytes
+    axes.scatter(*point)
+    axes.annotate(_label(replay), point, xytext=(5, 5), textcoords="offset points")
 
 
 def _label(replay: Replay | CleaningReplay) -> str:

@@ -75,8 +75,8 @@ def difference_row(difference: KeyDifference, strategies: Sequence[str]) -> Row:
     row: Row = {"key": key}
     if encoding is not None:
         row["key_encoding"] = encoding
-    kept = zip(strategies, difference.kept, strict=True)
-    return row | {"kept": [{"strategy": name} | _kept(each) for name, each in kept]}
+    survivors = zip(strategies, difference.kept, strict=True)
+    return row | {"kept": [{"strategy": name} | _kept(each) for name, each in survivors]}
 
 
 def _kept(kept: KeptMessages) -> Row:

@@ -26,18 +26,18 @@ _NOT_SHOWN = ("points", "bytes_estimated", "estimated", "why_no_run", "why_no_ro
 
 
 def print_tables(found: TopicWhatIf, width: int | None) -> None:
-    given = found.input
+    input_ = found.input
     if found.cleanings:
         print(
-            f"{found.topic}: the log has {given.messages} records in {given.entries} batches "
-            f"({format_size(given.bytes)}, {given.tombstones} tombstones)"
+            f"{found.topic}: the log has {input_.messages} records in {input_.entries} batches "
+            f"({format_size(input_.bytes)}, {input_.tombstones} tombstones)"
         )
         _print([cleaning_row(each) for each in found.cleanings], width)
         return
     print(
-        f"{found.topic}: a run would read {given.messages} messages "
-        f"({format_size(given.bytes)}, {given.tombstones} tombstones, "
-        f"{given.null_keys} without a key)"
+        f"{found.topic}: a run would read {input_.messages} messages "
+        f"({format_size(input_.bytes)}, {input_.tombstones} tombstones, "
+        f"{input_.null_keys} without a key)"
     )
     rows = [strategy_row(each) for each in found.forecasts]
     for row in rows:
@@ -78,20 +78,20 @@ def shown(row: Row) -> Row:
     >>> shown({"bytes": 2048, "survivors": 3, "estimated": ["bytes"]})
     {'bytes': '~2.0 KiB', 'survivors': 3}
     """
-    found: dict[str, Any] = {}
+    texts: dict[str, Any] = {}
     for name, value in row.items():
         if name not in _NOT_SHOWN:
             text = format_size(value) if name.endswith("bytes") else value
             is_estimated = name in row["estimated"]
-            found[name.removesuffix("_bytes")] = f"~{text}" if is_estimated else text
-    return found
+            texts[name.removesuffix("_bytes")] = f"~{text}" if is_estimated else text
+    return texts
 
 
 def _kept(row: Row) -> Row:
     """Returns a row with a column for each strategy."""
-    found: dict[str, Any] = {"key": row["key"]}
-    for kept in row["kept"]:
-        last = "(gone)" if kept["last"] is None else f"{kept['last']} {kept['value']}"
-        more = f" (+{kept['messages'] - 1})" if kept["messages"] > 1 else ""
-        found[kept["strategy"]] = last + more
-    return found
+    texts: dict[str, Any] = {"key": row["key"]}
+    for survivor in row["kept"]:
+        last = "(gone)" if survivor["last"] is None else f"{survivor['last']} {survivor['value']}"
+        more = f" (+{survivor['messages'] - 1})" if survivor["messages"] > 1 else ""
+        texts[survivor["strategy"]] = last + more
+    return texts

@@ -55,8 +55,8 @@ class Admin(
     def __init__(
         self, service_url: str, *, timeout_seconds: float = 30, **credentials: Any
     ) -> None:
-        given = credentials_of("Admin", credentials)
-        super().__init__(AdminChannel(service_url, timeout_seconds, "admin", given))
+        proof = credentials_of("Admin", credentials)
+        super().__init__(AdminChannel(service_url, timeout_seconds, "admin", proof))
         # The calls for Kafka topics.
         self.kafka = KafkaAdmin(self._channel)
         invalidate_after_fork(self)
@@ -193,8 +193,8 @@ class Admin(
         request = admin_pb2.GetMessageIdByTimestampRequest(
             topic=topic, publish_time_ms=publish_time_ms
         )
-        found = self._call(request).message_id
-        return MessageId.of_record(found)
+        record = self._call(request).message_id
+        return MessageId.of_record(record)
 
     # Subscriptions.
 

@@ -59,8 +59,8 @@ class PolicyCalls(Calls):
 
         Raises InvalidRequest for an unknown strategy or invalid settings.
         """
-        given = {setting: str(value) for setting, value in (settings or {}).items()}
-        strategy = records_pb2.CompactionStrategy(name=name, settings=given)
+        texts = {setting: str(value) for setting, value in (settings or {}).items()}
+        strategy = records_pb2.CompactionStrategy(name=name, settings=texts)
         values = records_pb2.Policies(compaction_strategy=strategy)
         self.update_policies(topic=topic, namespace=namespace, values=values)
 

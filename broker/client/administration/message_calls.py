@@ -39,21 +39,21 @@ class MessageCalls(Calls):
         Messages that were delivered and are not acknowledged are in the backlog. Raises
         InvalidRequest, SubscriptionNotFound.
         """
-        found: list[Message] = []
+        messages: list[Message] = []
         entries = 0
         while True:
             request = admin_pb2.PeekMessagesRequest(
                 topic=topic,
                 subscription=subscription,
                 position=entries + 1,
-                messages=count - len(found),
+                messages=count - len(messages),
             )
             next_ = self._call(request).entries
             entries += len(next_)
             for each in next_:
-                found += _messages(topic, each)
-            if not next_ or len(found) >= count:
-                return found[:count]
+                messages += _messages(topic, each)
+            if not next_ or len(messages) >= count:
+                return messages[:count]
 
     def examine_messages(
         self, topic: str, position: int = 1, *, from_earliest: bool = False

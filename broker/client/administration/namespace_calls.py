@@ -74,11 +74,11 @@ class PermissionCalls(Calls):
     ) -> dict[str, list[str]]:
         """Returns the actions of each role; of a topic, with those of its namespace."""
         request = admin_pb2.GetPermissionsRequest(scope=_scope(topic, namespace))
-        found = dict[str, list[str]]()
+        actions = dict[str, list[str]]()
         for each in self._call(request).grants:
-            names = found.setdefault(each.role, [])
+            names = actions.setdefault(each.role, [])
             names += [name for name in map(_name, each.actions) if name not in names]
-        return found
+        return actions
 
     def grant_permission(
         self,

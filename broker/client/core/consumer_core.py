@@ -122,16 +122,16 @@ class ConsumerCore(Core):
             return rows
         position, batch = entry.header.position, entry.batch
         indexes = [batch.batch_index(row) for row in rows]
-        wanted = self._acknowledgements.opened(position, indexes) if rows else ()
-        if not wanted:
+        to_deliver = self._acknowledgements.opened(position, indexes) if rows else ()
+        if not to_deliver:
             # All messages that are wanted precede the seek target: without this, the entry would
             # stay unacknowledged.
             self.stream.acknowledge(position)
             return ()
-        if len(wanted) == len(rows):
+        if len(to_deliver) == len(rows):
             return rows
-        left = set(wanted)
-        return [row for row, index in zip(rows, indexes, strict=True) if index in left]
+        unacknowledged = set(to_deliver)
+        return [row for row, index in zip(rows, indexes, strict=True) if index in unacknowledged]
 
     # Dead letters: these run on the event loop.
 

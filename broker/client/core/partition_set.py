@@ -251,9 +251,9 @@ class Rotation(Generic[Member]):
         if not self._left:
             self.next_turn()
         for _ in self.members:
-            found = poll(self.current)
-            if found is not None:
+            result = poll(self.current)
+            if result is not None:
                 self._left -= 1
-                return found
+                return result
             self.next_turn()
         return None

@@ -141,14 +141,14 @@ class TableMessage:
     @classmethod
     def of(cls, message: Message) -> TableMessage:
         """Copies the parts of `message`. Raises Corruption."""
-        place = message.message_id()
+        message_id = message.message_id()
         return cls(
             message.partition_key(),
             message.data(),
             message.properties(),
             message.event_timestamp(),
             message.publish_timestamp(),
-            (*place.position, place.batch_index()),
+            (*message_id.position, message_id.batch_index()),
         )
 
 

@@ -115,8 +115,8 @@ class TopicPattern:
             answer = await connection.call(admin_pb2.ListTopicsRequest(namespace=self.namespace))
         except TopicNotFound:
             return []
-        found = map(base_of, filter(self.matches, answer.topics))
-        return await with_partitions(connection, sorted(set(found)))
+        bases = map(base_of, filter(self.matches, answer.topics))
+        return await with_partitions(connection, sorted(set(bases)))
 
     def interval_s(self, connection: Connection) -> float:
         return self._interval_s

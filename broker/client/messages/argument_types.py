@@ -96,8 +96,8 @@ def _hints(annotated: Any) -> dict[str, Any]:
     if isinstance(annotated, type):
         return get_type_hints(annotated)
     # The type that a function returns may be imported for type checkers only.
-    given = {name: hint for name, hint in annotated.__annotations__.items() if name != "return"}
-    return get_type_hints(SimpleNamespace(__annotations__=given), annotated.__globals__)
+    raw_hints = {name: hint for name, hint in annotated.__annotations__.items() if name != "return"}
+    return get_type_hints(SimpleNamespace(__annotations__=raw_hints), annotated.__globals__)
 
 
 def _members(hint: Any) -> Iterator[Any]:
@@ -178,8 +178,8 @@ def check_type(value: object, kinds: Collection[type], argument: str) -> None:
     if known and not any(passes(value) for passes, _ in known):
         if isinstance(value, str) and str in kinds:
             raise InvalidRequest(f"{argument} {value!r:.100} is not valid UTF-8.")
-        wanted = " or ".join(text for _, text in known)
-        raise InvalidRequest(f"{argument} must be {wanted}, not {value!r:.100}.")
+        types = " or ".join(text for _, text in known)
+        raise InvalidRequest(f"{argument} must be {types}, not {value!r:.100}.")
 
 
 def resolve_choice(kind: type[E], value: object, argument: str) -> E:

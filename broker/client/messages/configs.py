@@ -245,9 +245,9 @@ class ReaderConfig:
         """The start: a message id, or ms since the epoch."""
         if self.start_offset is not None:
             return id_of_offset(self.start_offset)
-        place = self.start_time_ms if self.start_message_id is None else self.start_message_id
-        assert place is not None
-        return place
+        position = self.start_time_ms if self.start_message_id is None else self.start_message_id
+        assert position is not None
+        return position
 
     @property
     def is_start_inclusive(self) -> bool:

@@ -50,9 +50,9 @@ class Record:
         for unknown in values.keys() - self._fields.keys():
             raise AttributeError(f"{type(self).__name__} has no field {unknown}.")
         for name, field in self._fields.items():
-            given = name in values
-            value = field.loaded(values[name]) if given else field.default()
-            object.__setattr__(self, name, field.checked(name, value) if given else value)
+            is_set = name in values
+            value = field.loaded(values[name]) if is_set else field.default()
+            object.__setattr__(self, name, field.checked(name, value) if is_set else value)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "_declaration":

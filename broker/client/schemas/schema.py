@@ -156,8 +156,8 @@ class AvroSchema(Schema):
         return buffer.getvalue()
 
     def decode(self, data: bytes) -> Any:
-        found = self._avro.schemaless_reader(io.BytesIO(data), self._parsed, None)
-        return found if self._record is None else self._record(**found)
+        decoded = self._avro.schemaless_reader(io.BytesIO(data), self._parsed, None)
+        return decoded if self._record is None else self._record(**decoded)
 
     def schema_info(self) -> SchemaInfo:
         return SchemaInfo(SchemaType.AVRO, "AVRO", json.dumps(self._definition))

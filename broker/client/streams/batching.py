@@ -73,15 +73,15 @@ class Batch:
         return self._part(0, middle), self._part(middle, len(self.listeners))
 
     def _part(self, first: int, end: int) -> Batch:
-        whole, part = self.builder, Batch(self.builder.producer_name)
-        whole.complete_flags()
+        batch, part = self.builder, Batch(self.builder.producer_name)
+        batch.complete_flags()
         builder, rows = part.builder, range(first, end)
-        builder.keys, builder.values = whole.keys[first:end], whole.values[first:end]
-        builder.flags = whole.flags[first:end]
-        builder.sequence_ids = whole.sequence_ids[first:end]
-        builder.event_times = _of_rows(whole.event_times, rows)
-        builder.properties = _of_rows(whole.properties, rows)
-        builder.ordering_keys = _of_rows(whole.ordering_keys, rows)
+        builder.keys, builder.values = batch.keys[first:end], batch.values[first:end]
+        builder.flags = batch.flags[first:end]
+        builder.sequence_ids = batch.sequence_ids[first:end]
+        builder.event_times = _of_rows(batch.event_times, rows)
+        builder.properties = _of_rows(batch.properties, rows)
+        builder.ordering_keys = _of_rows(batch.ordering_keys, rows)
         part.listeners = self.listeners[first:end]
         part.sequence_id = self.sequence_id - len(self.listeners) + end
         if builder.sequence_ids:

@@ -183,11 +183,11 @@ def _shown_certificate(address: str) -> bytes:
             socket.create_connection((host.strip("[]"), int(port)), _FETCH_S) as plain,
             context.wrap_socket(plain) as secure,
         ):
-            found = secure.getpeercert(binary_form=True)
+            certificate = secure.getpeercert(binary_form=True)
     except OSError as error:
         raise Unavailable(f"{address} presents no certificate: {error}") from error
-    assert found is not None
-    return found
+    assert certificate is not None
+    return certificate
 
 
 def _name_in(certificate: bytes) -> str:

@@ -283,13 +283,13 @@ class KafkaEntries:
     def __init__(
         self, compression: CompressionType, batch_bytes_max: Callable[[], int] = int
     ) -> None:
-        found = _KAFKA_COMPRESSIONS.get(CompressionType(compression))
-        if found is None:
+        codec = _KAFKA_COMPRESSIONS.get(CompressionType(compression))
+        if codec is None:
             raise InvalidRequest(
                 f"Kafka does not support {CompressionType(compression).name}: a Kafka topic "
                 "accepts GZIP, SNAPPY, LZ4, ZSTD, or no compression."
             )
-        self._compression = found
+        self._compression = codec
         self._batch_bytes_max = batch_bytes_max
 
     def check(self, message: NewMessage) -> None:

@@ -187,11 +187,11 @@ class PublishStream(ReconnectingStream):
                     f"Receipt for sequence id {receipt.sequence_id}, which is not the oldest."
                 )
             ledger_id, entry_id, refusal = receipt.ledger_id, receipt.entry_id, _refusal_of(receipt)
-            left = receipt.entries or 1
-            while left:
-                entry = self._take_sent(left)
+            unconfirmed = receipt.entries or 1
+            while unconfirmed:
+                entry = self._take_sent(unconfirmed)
                 outcomes += self._outcomes(entry, Position(ledger_id, entry_id), refusal)
-                left -= entry.entries
+                unconfirmed -= entry.entries
                 if ledger_id >= 0:
                     entry_id += entry.entries
         self._done(outcomes)
@@ -200,11 +200,11 @@ class PublishStream(ReconnectingStream):
 
     def _is_due(self, receipt: data_pb2.Receipt) -> bool:
         """Returns whether a receipt is for the oldest entries."""
-        left = receipt.entries or 1
+        unconfirmed = receipt.entries or 1
         for entry in self._sent:
-            if left <= entry.entries:
-                return entry.sequence_id_of(left - 1) == receipt.sequence_id
-            left -= entry.entries
+            if unconfirmed <= entry.entries:
+                return entry.sequence_id_of(unconfirmed - 1) == receipt.sequence_id
+            unconfirmed -= entry.entries
         return False
 
     def _take_sent(self, entries_max: int) -> PendingEntry:

@@ -168,11 +168,11 @@ class ReadStream(ReceivingStream):
 
     def _on_entries(self, entries: Iterable[Buffer]) -> None:
         deliveries: list[AnyDelivery] = []
-        for found in plain_rows(entries, self._run_max):
-            if isinstance(found, PlainRows):
-                deliveries.append(DeliveredRun(found))
+        for rows in plain_rows(entries, self._run_max):
+            if isinstance(rows, PlainRows):
+                deliveries.append(DeliveredRun(rows))
                 continue
-            entry = memoryview(found)
+            entry = memoryview(rows)
             deliveries.append(Delivery(read_served_header(entry), entry, 0, self._first_offset))
         if not deliveries:
             return

@@ -37,9 +37,9 @@ class _Batch:
 
     def __init__(self, batch_indexes: Sequence[int]) -> None:
         first, last, self.left = batch_indexes[0], batch_indexes[-1], len(batch_indexes)
-        whole = range(first, last + 1)
+        indexes_all = range(first, last + 1)
         # Ascending; usually without gaps.
-        self._indexes = whole if len(whole) == self.left else array("I", batch_indexes)
+        self._indexes = indexes_all if len(indexes_all) == self.left else array("I", batch_indexes)
         self._bits = bytearray(b"\xff") * (self.left // 8 + 1)
         # All rows before this one are acknowledged.
         self._first = 0
@@ -117,15 +117,15 @@ class BatchAcknowledgements:
 
         In the middle of a batch it is the entry before the batch, as in Pulsar.
         """
-        whole, waiting = batch_index < 0, self._waiting.get(position)
-        if not whole and waiting is not None:
+        is_entry, waiting = batch_index < 0, self._waiting.get(position)
+        if not is_entry and waiting is not None:
             waiting.acknowledge_through(batch_index)
-            whole = self._is_done(position, waiting)
+            is_entry = self._is_done(position, waiting)
         while self._waiting and next(iter(self._waiting)) < position:
             self._waiting.popitem(last=False)
         if batch_index < 0:
             self._waiting.pop(position, None)
-        through = position if whole else Position(position.ledger_id, position.entry_id - 1)
+        through = position if is_entry else Position(position.ledger_id, position.entry_id - 1)
         if through <= self._cumulative:
             return None
         self._cumulative = through

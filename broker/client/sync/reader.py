@@ -133,9 +133,9 @@ class Reader(Listened[AnyReader], BaseReader, Closing):
         `partition`: the one to move, on a partitioned topic. Raises as `seek`; the next read raises
         KafkaError (OFFSET_OUT_OF_RANGE) if the log does not have the offset.
         """
-        place = id_of_offset(offset, partition)
+        message_id = id_of_offset(offset, partition)
         with self._lock:
-            self._io.call(self._core.seek(place, inclusive=True))
+            self._io.call(self._core.seek(message_id, inclusive=True))
 
     def close(self) -> None:
         """Closes the reader; further reads raise AlreadyClosed. Idempotent."""

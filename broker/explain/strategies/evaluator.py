@@ -110,14 +110,14 @@ class ByRules:
         self._rules = rules
 
     def process(self, version: Found) -> Iterator[Decision]:
-        for found in self._rules.process(version).removed:
-            yield self._removed(found, version)
+        for removed in self._rules.process(version).removed:
+            yield self._removed(removed, version)
         if version.is_tombstone:
             yield applied(version)
 
     def keeps(self) -> Iterator[Decision]:
-        for found in self._rules.kept:
-            yield self._kept(found)
+        for survivor in self._rules.kept:
+            yield self._kept(survivor)
 
     def _removed(self, found: Found, by: Found) -> Decision:
         return replaced(found, by)
@@ -150,11 +150,11 @@ class LastN(ByRules):
 
     def keeps(self) -> Iterator[Decision]:
         why = "the last" if self._n == 1 else f"one of the last {self._n:,}"
-        kept = self._rules.kept
-        for newer, found in zip(range(len(kept) - 1, -1, -1), kept, strict=True):
+        survivors = self._rules.kept
+        for newer, survivor in zip(range(len(survivors) - 1, -1, -1), survivors, strict=True):
             values = counted(self._n - newer, "more value")
             stays = f"stays until {values}, or a tombstone, of its key are compacted"
-            yield Decision(found, True, pb.COMPACTION_RULE_LAST_N, why, stays=stays)
+            yield Decision(survivor, True, pb.COMPACTION_RULE_LAST_N, why, stays=stays)
 
 
 class Own:

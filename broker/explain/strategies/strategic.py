@@ -55,15 +55,15 @@ class Strategic:
 
     def process(self, version: Found) -> Iterator[Decision]:
         current = self._message(version)
-        found, previous = self._standing or (None, None)
+        standing, previous = self._standing or (None, None)
         if self._strategy.should_keep_left(previous, current):
             why = None if previous is None else words_of(self._strategy, previous, current)
-            yield self._skipped(version, found, why)
+            yield self._skipped(version, standing, why)
             return
-        if found is not None:
+        if standing is not None:
             why = words_of(self._strategy, previous, current)
             why = why or f"should_keep_left of {self._name} returned False"
-            yield replaced(found, version, f": {why}")
+            yield replaced(standing, version, f": {why}")
         if version.is_tombstone:
             yield applied(version)
         self._standing = None if version.is_tombstone else (version, current)

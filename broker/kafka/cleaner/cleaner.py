@@ -241,8 +241,8 @@ class Cleaner(Cleanings):
     async def _repair_checkpoints(self, now_ms: int) -> None:
         """Replaces checkpoints that are not in their log. Raises DiskFailure."""
         for partition in self._candidates():
-            made = self._plan(partition, now_ms)
-            if made is not None and made.must_repair:
+            planned = self._plan(partition, now_ms)
+            if planned is not None and planned.must_repair:
                 name, wrong = partition.name, partition.checkpoint
                 _log.warning(
                     "%s: checkpoint %s is not in the log; cleaning begins at the log start",
@@ -250,15 +250,15 @@ class Cleaner(Cleanings):
                     wrong,
                 )
                 with suppress(Moved):
-                    await partition.set_checkpoint(made.first_dirty_offset)
+                    await partition.set_checkpoint(planned.first_dirty_offset)
 
     def _plans(self) -> dict[str, Candidate]:
         """Returns the present plans of all candidates."""
         now_ms = self._broker.clock.now_ms()
-        made = {each: self._plan(each, now_ms) for each in self._candidates()}
+        plans = {each: self._plan(each, now_ms) for each in self._candidates()}
         return {
             partition.name: Candidate(plan, partition.config.min_cleanable_ratio)
-            for partition, plan in made.items()
+            for partition, plan in plans.items()
             if plan is not None
         }
 
@@ -283,10 +283,10 @@ class Cleaner(Cleanings):
         """
         if name is None or name not in plans:
             return None
-        made = plans[name].plan
-        if (is_requested and not made.cleanable_bytes) or not self.states.begin(name):
+        planned = plans[name].plan
+        if (is_requested and not planned.cleanable_bytes) or not self.states.begin(name):
             return None
-        return _Begun(self._broker.partitions_of_kafka()[name], made)
+        return _Begun(self._broker.partitions_of_kafka()[name], planned)
 
     async def _clean(self, begun: _Begun) -> _Ended:
         """Runs a cleaning that has begun, to its end. Raises DiskFailure."""

@@ -106,8 +106,8 @@ class Cleaning:
             raise
         if manifest.failure:
             named = {ledger.ledger_id for _, ledger in by if ledger is not None}
-            left = [each for each in requested.ledger_ids if each not in named]
-            await run_to_completion(partition.log.delete_files(left))
+            unused = [each for each in requested.ledger_ids if each not in named]
+            await run_to_completion(partition.log.delete_files(unused))
         # NOTE: from here on a cancellation is too late: the caller waits until the segments are
         # replaced and the old files are deleted.
         putting = asyncio.ensure_future(_put_in_place(partition, replaced, by, manifest))

@@ -107,8 +107,8 @@ async def delete_old_segments(partition: Partition, clock_ms: Callable[[], int])
         log.roll()
 
     def start(record: TopicRecord, batch: MetadataBatch) -> None:
-        left = record.kafka.segments[0].base_offset
-        record.kafka.log_start_offset = max(record.kafka.log_start_offset, left)
+        first_offset = record.kafka.segments[0].base_offset
+        record.kafka.log_start_offset = max(record.kafka.log_start_offset, first_offset)
 
     deleted = await log.drop_first(lambda: found()[0], start)
     await partition.begins_later()

@@ -91,10 +91,10 @@ class Setting:
                     raise self.refusal(text, f"Not a number of type {self.kind}")
                 return number
             case "DOUBLE":
-                found = _DOUBLE.fullmatch(trimmed)
-                if not found:
+                match = _DOUBLE.fullmatch(trimmed)
+                if not match:
                     raise self.refusal(text, f"Not a number of type {self.kind}")
-                return float(found[1])
+                return float(match[1])
             case "STRING":
                 return trimmed
             case "LIST":

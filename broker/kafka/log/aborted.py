@@ -64,9 +64,9 @@ async def take_over(
                 f"The marker at {each.last_offset} is not in the active segment of {stored.name}, "
                 f"from {active.base_offset} to {log.end_offset}."
             )
-    given = {each.last_offset: each.record() for each in entries}
-    own = [each for each in active.aborted if each.last_offset not in given]
-    active.aborted = sorted([*own, *given.values()], key=lambda each: each.last_offset)
+    by_marker = {each.last_offset: each.record() for each in entries}
+    own = [each for each in active.aborted if each.last_offset not in by_marker]
+    active.aborted = sorted([*own, *by_marker.values()], key=lambda each: each.last_offset)
 
     def edit(record: TopicRecord, batch: MetadataBatch) -> None:
         # A load after a crash reads the entries of the active segment there.

@@ -52,13 +52,13 @@ async def begin_segment(
         active = log.roll(base_offset)
     await log.settle()
     _check_empty(log, stored, active)
-    left = None
+    ended = None
     if active.base_offset != base_offset and empty_modified_ms is not None:
-        left = empty_segment(active.base_offset, empty_modified_ms)
+        ended = empty_segment(active.base_offset, empty_modified_ms)
 
     def edit(record: TopicRecord, batch: MetadataBatch) -> None:
         _check_empty(log, stored, active)
-        move_active(record.kafka, base_offset, left)
+        move_active(record.kafka, base_offset, ended)
         if modified_ms is not None:
             record.kafka.segments[-1].begun_ms = modified_ms
 
@@ -69,8 +69,8 @@ async def begin_segment(
             growth.modified_ms = modified_ms
         parts = [Part(each, base_offset) for each in active.ledger_ids]
         moved = [LiveSegment(base_offset, parts, growth)]
-        if left is not None:
-            moved.insert(0, cleaned_segment(left))
+        if ended is not None:
+            moved.insert(0, cleaned_segment(ended))
         log.segments.replace_active(moved)
         log.end_offset = log.durable_end_offset = base_offset
 

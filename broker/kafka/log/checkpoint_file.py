@@ -132,12 +132,12 @@ def _lines(text: str) -> list[tuple[int, str]]:
     """Splits into lines, with the byte at which each begins. Only \\r, \\n and \\r\\n end one, as
     in Java.
     """
-    found, at = [], 0
+    lines, at = [], 0
     for line, end in zip(*[iter([*_LINE_END.split(text), ""])] * 2, strict=True):
         if line or end:
-            found.append((at, line))
+            lines.append((at, line))
         at += len((line + end).encode())
-    return found
+    return lines
 
 
 def _number(text: str, largest: int, path: str, at: int) -> int:

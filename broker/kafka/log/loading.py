@@ -147,13 +147,15 @@ class SegmentLoader:
             for entry, header in headers_of(reader):
                 if live.growth is not None:
                     live.growth.add(header, entry.append_time_ms)
-                whole = functools.partial(whole_batch, reader, entry.position)
+                read_whole = functools.partial(whole_batch, reader, entry.position)
                 if is_repaired and entry.entry_id == 0 and header.base_offset > next_base:
                     self.is_behind_loss = True
                 while lost and lost[0] < entry.entry_id:
                     del lost[0]
                     self.is_behind_loss = True
-                found(FoundBatch(live, header, entry.append_time_ms, whole, self.is_behind_loss))
+                found(
+                    FoundBatch(live, header, entry.append_time_ms, read_whole, self.is_behind_loss)
+                )
                 self.is_behind_loss = False
                 next_base = header.next_offset
             self.is_behind_loss |= bool(lost)

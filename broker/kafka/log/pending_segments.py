@@ -72,9 +72,9 @@ class PendingSegments:
 
 def record_repaired_figures(log: KafkaLog, ended: Iterable[LiveSegment]) -> None:
     """Records figures that a load found for ended segments of which a repair gave up entries."""
-    found = {each.base_offset: each for each in ended}
+    by_base_offset = {each.base_offset: each for each in ended}
     for segment in log.segments[:-1]:
-        live = found.get(segment.base_offset)
+        live = by_base_offset.get(segment.base_offset)
         if live is not None and not segment.is_cleaned and not segment.figures.size_bytes:
             segment.figures.CopyFrom(live.figures())
 

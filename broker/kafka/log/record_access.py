@@ -110,11 +110,11 @@ def keyless_rows(data: bytes, count: int, headers_max: int | None = None) -> Seq
 
 
 def _scanned(data: bytes, count: int, headers_max: int | None) -> list[int]:
-    found = _Walk(data, len(data) if headers_max is None else headers_max)
-    scan(data, count, found.add_run, found.add_rows, is_counted=True)
+    walk = _Walk(data, len(data) if headers_max is None else headers_max)
+    scan(data, count, walk.add_run, walk.add_rows, is_counted=True)
     if count:
-        _FRAMES.learn(data, count, found.pieces)
-    return found.keyless
+        _FRAMES.learn(data, count, walk.pieces)
+    return walk.keyless
 
 
 class _Walk:

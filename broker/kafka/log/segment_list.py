@@ -53,7 +53,7 @@ def relist(log: KafkaLog, raw_ids: Sequence[int], begins_at: Callable[[int], int
     continues the last segment, which is not cleaned then.
     """
     there = set(raw_ids)
-    kept = list[KafkaSegment]()
+    segments = list[KafkaSegment]()
     for at, segment in enumerate(log.segments, 1):
         if not segment.is_cleaned:
             segment.ledger_ids[:] = [each for each in segment.ledger_ids if each in there]
@@ -64,18 +64,18 @@ def relist(log: KafkaLog, raw_ids: Sequence[int], begins_at: Callable[[int], int
             is_active = at == len(log.segments)
             segment.is_cleaned = not is_active and _has_ended_empty(segment)
         if segment.is_cleaned or segment.ledger_ids:
-            kept.append(segment)
+            segments.append(segment)
     for ledger_id in raw_ids:
         if ledger_id in there:
             base = begins_at(ledger_id)
-            _drop_empty(kept, base)
+            _drop_empty(segments, base)
             if base is None:
-                kept[-1].ledger_ids.append(ledger_id)
+                segments[-1].ledger_ids.append(ledger_id)
             else:
-                kept.append(KafkaSegment(base_offset=base, ledger_ids=[ledger_id]))
+                segments.append(KafkaSegment(base_offset=base, ledger_ids=[ledger_id]))
                 # The active segment began there before, and is empty.
-                carry_over(log.segments[-1:], kept[-1:])
-    put_segments(log, kept)
+                carry_over(log.segments[-1:], segments[-1:])
+    put_segments(log, segments)
 
 
 def _drop_empty(kept: list[KafkaSegment], base: int | None) -> None:
@@ -124,11 +124,11 @@ def recovered(log: KafkaLog, end_of: Callable[[int], int | None]) -> tuple[int, 
         if segment.is_cleaned:
             end, follows_raw = max(end, segment.base_offset, segment.figures.next_offset), False
             continue
-        held = _end(segment, end_of)
-        if held is not None:
+        end_offset = _end(segment, end_of)
+        if end_offset is not None:
             # It may follow ledgers of which a repair gave up everything.
-            end = max(end, held, segment.reserved_upto)
-            is_ended = segment.reserved_upto >= held
+            end = max(end, end_offset, segment.reserved_upto)
+            is_ended = segment.reserved_upto >= end_offset
             follows_raw, begins = True, None
         elif is_whole or not follows_raw or not segment.ledger_ids:
             # Either nothing is lost, or no earlier raw segment can determine the end: a repair
@@ -136,9 +136,9 @@ def recovered(log: KafkaLog, end_of: Callable[[int], int | None]) -> tuple[int, 
             # become durable.
             end = max(end, segment.base_offset, segment.reserved_upto)
             is_ended = is_ended or segment.reserved_upto > 0
-        if held is None and segment.base_offset == end:
+        if end_offset is None and segment.base_offset == end:
             begins = segment.base_offset
-        is_whole = is_whole and _has_all(segment, held)
+        is_whole = is_whole and _has_all(segment, end_offset)
     begins_at = end if begins == end or not follows_raw or is_ended else None
     if log.truncated_to > end:
         # The active segment continues there, after its last batch, unless it has ended.
@@ -168,9 +168,9 @@ def intact_end(log: KafkaLog, offset: int, end_of: Callable[[int], int | None]) 
     for segment in log.segments:
         if segment.is_cleaned or segment.base_offset >= offset:
             continue
-        held = _end(segment, end_of)
-        if not _has_all(segment, held, if_unrecorded=True):
-            return segment.base_offset if held is None else held
+        end = _end(segment, end_of)
+        if not _has_all(segment, end, if_unrecorded=True):
+            return segment.base_offset if end is None else end
     return offset
 
 

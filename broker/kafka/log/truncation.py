@@ -75,26 +75,26 @@ def truncate(
     Corruption, MissingFile: nothing has changed then.
     """
     log, old_active = record.kafka, record.kafka.segments[-1].base_offset
-    kept = [each for each in log.segments if each.base_offset <= offset]
+    remaining = [each for each in log.segments if each.base_offset <= offset]
     remainder = _Remainder(KafkaSegment(base_offset=offset), None)
-    if kept:
-        is_ended = kept[-1].base_offset != old_active
-        growth = grow(kept[-1].base_offset, now_ms)
-        remainder = _Truncation(store, record.name, kept.pop(), offset, growth, is_ended).remainder(
-            now_ms
-        )
+    if remaining:
+        is_ended = remaining[-1].base_offset != old_active
+        growth = grow(remaining[-1].base_offset, now_ms)
+        remainder = _Truncation(
+            store, record.name, remaining.pop(), offset, growth, is_ended
+        ).remainder(now_ms)
         log.log_start_offset = min(log.log_start_offset, offset)
     else:
         log.log_start_offset = offset
     _set_load_state(log, offset, remainder.segment, knows_producers=knows_producers)
     named = {each for segment in log.segments for each in segment.ledger_ids}
-    put_segments(log, [*kept, remainder.segment])
-    left = {each for segment in log.segments for each in segment.ledger_ids}
+    put_segments(log, [*remaining, remainder.segment])
+    ledger_ids = {each for segment in log.segments for each in segment.ledger_ids}
     raw = (segment for segment in log.segments if not segment.is_cleaned)
     record.ledger_ids[:] = [each for segment in raw for each in segment.ledger_ids]
     if is_compacted and offset < old_active and log.HasField("first_dirty_offset"):
         log.first_dirty_offset = truncated(log.first_dirty_offset, remainder.segment.base_offset)
-    gone = sorted(named - left)
+    gone = sorted(named - ledger_ids)
     _write(record, remainder.made, gone, store, metadata)
     return gone
 
@@ -162,15 +162,15 @@ class _Truncation:
         self._offset, self._growth, self._is_ended = offset, growth, is_ended
 
     def remainder(self, now_ms: int) -> _Remainder:
-        old, growth, made = self._segment, self._growth, None
+        old, growth, created = self._segment, self._growth, None
         new = KafkaSegment(base_offset=old.base_offset)
         for at, ledger_id in enumerate(old.ledger_ids):
             reader = self._store.open_reader(ledger_id)
             batches = (header for _, header in headers_of(reader))
             count, first_gone = self._keep(batches)
             if count and (first_gone is not None or old.is_cleaned):
-                made = self._copied(reader, count)
-                new.ledger_ids.append(made.ledger_id)
+                created = self._copied(reader, count)
+                new.ledger_ids.append(created.ledger_id)
             elif count:
                 new.ledger_ids.append(ledger_id)
             if first_gone is None:
@@ -194,7 +194,7 @@ class _Truncation:
         if old.reserved_upto:
             # Nothing is added to a segment of which a repair gave up entries.
             new.reserved_upto = min(old.reserved_upto, self._offset)
-        return _Remainder(new, made)
+        return _Remainder(new, created)
 
     def _keep(self, batches: Iterator[BatchHeader]) -> tuple[int, BatchHeader | None]:
         """Returns how many of a ledger's batches stay, and the first batch that is deleted."""
@@ -214,11 +214,11 @@ class _Truncation:
 
     def _behind(self, at: int) -> Iterator[BatchHeader | None]:
         """Yields the batches of later ledgers, and None where the indexes were closed."""
-        for place, ledger_id in list(enumerate(self._segment.ledger_ids))[at:]:
-            if place > at:
+        for index, ledger_id in list(enumerate(self._segment.ledger_ids))[at:]:
+            if index > at:
                 reader = self._store.open_reader(ledger_id)
                 yield from (header for _, header in headers_of(reader))
-            if self._is_closed_behind(place):
+            if self._is_closed_behind(index):
                 yield None
 
     def _is_in_time_index(self, gone: Iterable[BatchHeader | None]) -> bool:
@@ -243,15 +243,15 @@ class _Truncation:
         writer = self._store.create_unfinished(self._topic)
         try:
             last = self._copy(reader, count, writer)
-            made = writer.finish()
+            record = writer.finish()
         except LedgerfoldError:
             self._store.delete_files(writer.ledger_id)
             raise
         for each in reader.record.lost:
             if each.last_entry_id < last:
-                made.lost.add().CopyFrom(each)
-                made.lost[-1].ledger_id = made.ledger_id
-        return made
+                record.lost.add().CopyFrom(each)
+                record.lost[-1].ledger_id = record.ledger_id
+        return record
 
     def _copy(self, reader: LedgerReader, count: int, writer: LedgerWriter) -> int:
         """Copies the first `count` batches. Returns the id of the last entry."""

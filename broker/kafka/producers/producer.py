@@ -209,12 +209,12 @@ class ProducerAppend:
             )
 
     def _check_coordinator(self, marker: EndMarker, offset: int) -> None:
-        known, given = self.entry.coordinator_epoch, marker.coordinator_epoch
-        if known > given and self._origin is not Origin.REPLICATION:
+        known, epoch = self.entry.coordinator_epoch, marker.coordinator_epoch
+        if known > epoch and self._origin is not Origin.REPLICATION:
             raise KafkaError(
                 KafkaErrorKind.TRANSACTION_COORDINATOR_FENCED,
                 f"Invalid coordinator epoch for producerId {self.entry.producer_id} at offset "
-                f"{offset} in partition {self._partition}: {given} (zombie), {known} (current)",
+                f"{offset} in partition {self._partition}: {epoch} (zombie), {known} (current)",
             )
 
     def _check_sequence(self, header: BatchHeader) -> None:

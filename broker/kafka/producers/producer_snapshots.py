@@ -50,12 +50,12 @@ def replay_start(log: KafkaLog, log_end: int, intact_end: int) -> ReplayStart:
     [9, 0]
     """
     if log.HasField("closed") and log.closed.end_offset == log_end:
-        found = log.closed
+        snapshot = log.closed
     else:
-        found = _newest(_of_segments(log), min(log_end, intact_end)) or KafkaProducers()
-    if found.end_offset <= log.log_start_offset:
-        return ReplayStart((), found.end_offset)
-    return ReplayStart(found.producers, found.end_offset)
+        snapshot = _newest(_of_segments(log), min(log_end, intact_end)) or KafkaProducers()
+    if snapshot.end_offset <= log.log_start_offset:
+        return ReplayStart((), snapshot.end_offset)
+    return ReplayStart(snapshot.producers, snapshot.end_offset)
 
 
 def record_rolled(log: KafkaLog, producers: KafkaProducers) -> None:

@@ -120,13 +120,13 @@ class Cleaner:
 
     def _read(self, end: int) -> _Read:
         """Returns everything present before that batch."""
-        history, left = self._history, self._left
+        history, remaining = self._history, self._left
         first = self._batch_at(self._log.first_offset)
         since = max(self._end, first)
         new = np.arange(since, max(since, end))
         new_rows = np.arange(history.starts[since], history.starts[max(since, end)])
-        old = left.batches[np.searchsorted(left.batches, first) :]
-        old_rows = left.rows[np.searchsorted(left.rows, history.starts[first]) :]
+        old = remaining.batches[np.searchsorted(remaining.batches, first) :]
+        old_rows = remaining.rows[np.searchsorted(remaining.rows, history.starts[first]) :]
         return _Read(np.concatenate((old, new)), np.concatenate((old_rows, new_rows)))
 
     # -- the map ---------------------------------------------------------------------------
@@ -217,8 +217,8 @@ class Cleaner:
         following = history.next_offset[rows]
         in_map = (following >= plan.first_dirty_offset) & (following <= latest)
         has_key = history.records.code[rows] >= 0
-        found: Booleans = (has_key & ~in_map) | (history.records.offset[rows] > latest)
-        return found
+        keeps: Booleans = (has_key & ~in_map) | (history.records.offset[rows] > latest)
+        return keeps
 
     def _discardable(self, bound: int) -> Integers:
         """Returns discardable control batches by last offset. Updates the transaction index."""
@@ -230,12 +230,12 @@ class Cleaner:
         facts, of = facts[is_read].copy(), of[is_read]
         is_header = history.batches.is_control[of] & (self._count[of] == 0)
         facts[is_header, 2] = Kind.EMPTY
-        found = decide(map(tuple, facts.tolist()), known.lines)
+        decided = decide(map(tuple, facts.tolist()), known.lines)
         known.lines = [
-            *(line for line in found.lines if line.last_offset < bound),
+            *(line for line in decided.lines if line.last_offset < bound),
             *(line for line in known.lines if line.last_offset >= bound),
         ]
-        return found.discardable
+        return decided.discardable
 
     # -- what is written -------------------------------------------------------------------
 

@@ -205,18 +205,18 @@ class GrowingLog:
 
     def delete_old(self, now_ms: int) -> int:
         """Deletes what retention permits. Returns the number of bytes."""
-        found = deletable(
+        deleted = deletable(
             self.segments,
             self._settings,
             log_start=self.log_start,
             high_watermark=self.log_end,
             now_ms=now_ms,
         )
-        if not found.count:
+        if not deleted.count:
             return 0
         before = self.size_bytes
-        if found.must_roll:
+        if deleted.must_roll:
             self._roll(self.log_end, now_ms)
-        self.replace(found.count, [])
-        self.log_start = max(self.log_start, found.log_start)
+        self.replace(deleted.count, [])
+        self.log_start = max(self.log_start, deleted.log_start)
         return before - self.size_bytes

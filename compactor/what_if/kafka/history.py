@@ -120,8 +120,8 @@ class History:
     @cached_property
     def fact_batches(self) -> Integers:
         """The batch of each fact."""
-        found: Integers = np.searchsorted(self.batches.last_offset, self.facts[:, 0])
-        return found
+        indexes: Integers = np.searchsorted(self.batches.last_offset, self.facts[:, 0])
+        return indexes
 
     def kind_of(self, batch: int) -> int:
         """Returns the Kind of a transactional or control batch."""
@@ -139,11 +139,11 @@ def check_length(records: int) -> None:
 
 def history_of(chunks: Sequence[Chunk | Failure]) -> History:
     """Joins chunks. Raises the error of a failed task."""
-    found = sorted(succeeded(chunks), key=lambda chunk: int(chunk.batches.base_offset[0]))
-    batches = joined_columns([each.batches for each in found], len(BatchColumns._fields))
-    records = joined_columns([each.records for each in found], len(RecordColumns._fields))
-    codes = joined_codes([(each.keys, each.records.code) for each in found])
-    facts = [each.facts for each in found]
+    sorted_chunks = sorted(succeeded(chunks), key=lambda chunk: int(chunk.batches.base_offset[0]))
+    batches = joined_columns([each.batches for each in sorted_chunks], len(BatchColumns._fields))
+    records = joined_columns([each.records for each in sorted_chunks], len(RecordColumns._fields))
+    codes = joined_codes([(each.keys, each.records.code) for each in sorted_chunks])
+    facts = [each.facts for each in sorted_chunks]
     return History(
         BatchColumns(*batches),
         RecordColumns(*records)._replace(code=codes),

@@ -144,10 +144,10 @@ class Replay:
         log = self._log
         while True:
             self._check()
-            made = self._plan(now_ms)
-            is_due = made.is_eligible(self._settings.min_cleanable_ratio)
+            plan_now = self._plan(now_ms)
+            is_due = plan_now.is_eligible(self._settings.min_cleanable_ratio)
             if is_due:
-                self._clean(made, now_ms)
+                self._clean(plan_now, now_ms)
             deleted_bytes = log.delete_old(now_ms)
             self._answer.bytes_deleted += deleted_bytes
             self._space.add(now_ms, log.size_bytes, is_point=True)
@@ -156,17 +156,17 @@ class Replay:
 
     def _plan(self, now_ms: int) -> Plan:
         """Plans a cleaning. Repairs an invalid checkpoint."""
-        made = plan(self._log.view, self._checkpoint, self._settings, now_ms)
-        self._dirtiest, self._limit = max(self._dirtiest, made.ratio or 0.0), made.limit
-        if made.must_repair:
-            self._checkpoint = made.first_dirty_offset
+        plan_now = plan(self._log.view, self._checkpoint, self._settings, now_ms)
+        self._dirtiest, self._limit = max(self._dirtiest, plan_now.ratio or 0.0), plan_now.limit
+        if plan_now.must_repair:
+            self._checkpoint = plan_now.first_dirty_offset
         self._steps += len(self._log.closed)
         if self._steps + self._cleaner.steps > STEPS_MAX:
             raise InvalidRequest(
                 f"Replaying {self._settings.trial.config} processes more than {STEPS_MAX} records: "
                 "try larger segments, or a larger min.cleanable.dirty.ratio."
             )
-        return made
+        return plan_now
 
     def _clean(self, made: Plan, now_ms: int) -> None:
         answer, space, before = self._answer, self._space, self._log.size_bytes

@@ -46,11 +46,11 @@ class CleaningReplays:
         """
         origin = _origin(self._asked)
         history = self._read(context, origin)
-        found = TopicWhatIf(input=_input(history))
+        answer = TopicWhatIf(input=_input(history))
         for settings in self._asked.settings:
             check()
-            found.cleanings.append(Replay(history, settings, origin, check).run())
-        return found
+            answer.cleanings.append(Replay(history, settings, origin, check).run())
+        return answer
 
     def _read(self, context: Any, origin: Origin) -> History:
         size_bytes = sum(map(size_bytes_of, self._files))

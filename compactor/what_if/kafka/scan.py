@@ -60,12 +60,12 @@ def chunk_of(batches: Batches, aborted: AbortedIndex) -> Chunk:
         keys.append(columns.keys(np.flatnonzero(has_key)).column())
         parts.append(_records(batches, records, columns, codes))
     joined = RecordColumns(*joined_columns(parts, len(RecordColumns._fields)))
-    found = joined_keys(keys)
-    codes = np.concatenate([*found.codes, [-1]])[joined.code]
+    distinct = joined_keys(keys)
+    codes = np.concatenate([*distinct.codes, [-1]])[joined.code]
     return Chunk(
         _batches(batches, raw_bytes, is_aborted),
         joined._replace(code=codes),
-        key_blob(found.keys),
+        key_blob(distinct.keys),
         facts_of(batches),
     )
 

@@ -42,8 +42,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._last()
         if self._start == "earliest":
             return {_EVERY: _text(EARLIEST)}
-        place = parsed_place(self._start, "start")
-        ledger_id, entry_id = (0, place) if isinstance(place, int) else place
+        position = parsed_place(self._start, "start")
+        ledger_id, entry_id = (0, position) if isinstance(position, int) else position
         return {_EVERY: _text(Position(ledger_id, entry_id - 1))}
 
     def latestOffset(  # noqa: N802 - Spark's name
@@ -60,18 +60,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._last()
 
     def _last(self) -> dict[str, str]:
-        found = last_positions(self._query)
-        return {_EVERY: _text(EARLIEST)} | {topic: _text(last) for topic, last in found.items()}
+        positions = last_positions(self._query)
+        return {_EVERY: _text(EARLIEST)} | {topic: _text(last) for topic, last in positions.items()}
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
-        found = list[InputPartition]()
+        partitions = list[InputPartition]()
         for topic, text in end.items():
             low = _position(start.get(topic, start.get(_EVERY, _text(EARLIEST))))
             high = _position(text)
             if topic != _EVERY and low < high:
                 query = replace(self._query, topic=topic, start=low.next, end=high.next)
-                found += map(PartInput, parts_of(query))
-        return found
+                partitions += map(PartInput, parts_of(query))
+        return partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_part(partition, self._query, self._schema)
@@ -94,10 +94,10 @@ def parsed_place(text: str, name: str) -> Place:
     """
     if text.isdecimal():
         return int(text)
-    found: Any = parsed_id(text)
-    if found is None or found[2:] != (-1, -1):
+    message_id: Any = parsed_id(text)
+    if message_id is None or message_id[2:] != (-1, -1):
         raise InvalidRequest(
             f"The option {name} is a message id without partition and index, LEDGER:ENTRY (of "
             f"{FORM}), or an offset, not {text!r}."
         )
-    return found[0], found[1]
+    return message_id[0], message_id[1]

@@ -76,5 +76,5 @@ def _microseconds(times: pa.Array, to: pa.DataType) -> pa.Array:
     is_good = pc.and_(
         pc.less_equal(numbers, _TIMES_MAX_MS), pc.greater_equal(numbers, -_TIMES_MAX_MS)
     )
-    kept = pc.if_else(is_good, numbers, pa.scalar(None, pa.int64()))
-    return pc.multiply(kept, 1000).cast(to)
+    valid = pc.if_else(is_good, numbers, pa.scalar(None, pa.int64()))
+    return pc.multiply(valid, 1000).cast(to)
