@@ -47,6 +47,8 @@ PHRASES_NOT_USED = (
     ),
     *("whoever", "somebody", "anybody", "of ours", "of theirs", "what there is", "all there is"),
     *("of its own accord", "of their own accord", "lets it go", "comes whole", "stands twice"),
+    *("phases one", "gave way", "gives way", "met a defect", "is left of what", "what it returns"),
+    *("what it raises", "heeds", "befits", "in vain", "hence", "whence", "thereby", "thus", "lest"),
 )
 _PHRASES = re.compile(rf"\b(?:{'|'.join(map(re.escape, PHRASES_NOT_USED))})\b")
 # Words with which no sentence ends.
@@ -116,13 +118,13 @@ def joined_items(modules: Iterable[Module]) -> list[str]:
     ]
 
 
-def proto_phrases(texts: Mapping[str, str]) -> list[str]:
-    """Checks .proto files, given as texts by path."""
+def text_phrases(texts: Mapping[str, str]) -> list[str]:
+    """Checks .proto files and documents, given as texts by path."""
     return [
         f"{path}: {phrase!r} is not used"
         for path, text in texts.items()
-        if path.endswith(".proto")
-        for phrase in _phrases_in(text.replace("//", ""))
+        if path.endswith((".proto", ".md"))
+        for phrase in _phrases_in(text.replace("//", "") if path.endswith(".proto") else text)
     ]
 
 

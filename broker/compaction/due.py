@@ -61,7 +61,7 @@ def is_outdated(topic: TopicRecord, runs: Iterable[RunRecord], rules: RunRules) 
         return False
     current = next((run for run in runs if run.number == topic.compacted.run_number), None)
     known = listed(rules.strategy.name)
-    if current is None or known is None or known.heeds_time:
+    if current is None or known is None or known.depends_on_time:
         return True
     return current.strategy_version not in ("", str(known.version)) or not rules.were_of(current)
 

@@ -157,11 +157,9 @@ class LogSearch:
             last = last_entry(record)
             if last is None or last <= after:
                 continue
-            position = await self._find_in(record, publish_time_ms, after)
-            if position is not None:
-                return (
-                    max(after, self._positions.previous(position)) if position.entry_id else after
-                )
+            first = await self._find_in(record, publish_time_ms, after)
+            if first is not None:
+                return max(after, self._positions.previous(first)) if first.entry_id else after
             if record.ledger_id in self._ledgers:
                 after = last
         return after

@@ -17,7 +17,7 @@ from __future__ import annotations
 from ledgerfold.storage.entry import Position
 
 REMEMBERED_BYTES_MAX = 4 * 1024 * 1024
-# What is left when entries are forgotten: to look at all of them at each acknowledgement is slow.
+# The size after entries are forgotten. Checking all of them at each acknowledgement would be slow.
 _KEPT_BYTES = REMEMBERED_BYTES_MAX * 7 // 8
 # The size of an entry, besides its bits.
 _ENTRY_BYTES = 200

@@ -12,7 +12,7 @@ the previous entry:
 3. `pass_over(after, through)` is a gap that no entry follows yet (tombstones at the end of the
    compacted data): it counts once everything up to `after` is acknowledged.
 
-Hence acknowledging everything delivered brings the backlog to 0, also on a compacted topic, while
+So acknowledging everything delivered brings the backlog to 0, also on a compacted topic, while
 a consumer that acknowledged nothing may return without read-compacted and gets the raw log: each
 reading begins with `begin_reading()`, which forgets the gaps of the reading before it.
 (Pulsar 4.0 leaves superseded entries in the backlog: apache/pulsar#23245.)

@@ -81,7 +81,7 @@ def _delete_records(broker: Broker) -> list[int]:
 async def replace_records(broker: Broker, write: Callable[[], list[int]]) -> list[int]:
     """Calls `write` on a thread; on a full disk again, with the disk reserve.
 
-    Returns what it returns: the ids of the ledgers that are DELETING then. Raises what it raises.
+    Returns its result: the ids of the ledgers that are DELETING then. Raises its errors.
     """
     ledger_ids = list[int]()
 

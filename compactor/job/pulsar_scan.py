@@ -8,7 +8,7 @@ it ends there. This takes 0.2 us a message; protobuf takes 1 us for each.
     payload   00 00 00 0a  12 02 k1  18 05  40 07 | hello | 00 00 00 0a  12 ...
     places    ^                                             ^
 
-Whatever this does not parse, such as fields in another order, is left to protobuf, which decides.
+Protobuf parses batches that this module cannot parse, such as those with fields in another order.
 
 Bounds: 200 bytes for each message; 400 if there are as many false places.
 """

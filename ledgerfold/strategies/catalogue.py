@@ -49,7 +49,7 @@ class Setting:
 class Listed:
     """A built-in strategy.
 
-    `is_strategic`: it decides message by message. `heeds_time`: its result changes with time alone.
+    `is_strategic`: it decides message by message. `depends_on_time`: time alone changes its result.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Listed:
     meaning: str
     settings: tuple[Setting, ...] = ()
     is_strategic: bool = False
-    heeds_time: bool = False
+    depends_on_time: bool = False
 
 
 LISTED: Final[dict[str, Listed]] = {
@@ -86,7 +86,7 @@ LISTED: Final[dict[str, Listed]] = {
             2,
             "event-time, except for messages younger than a lag",
             (Setting("lag_ms", "the lag, by event time", lowest=0),),
-            heeds_time=True,
+            depends_on_time=True,
         ),
     )
 }

@@ -3,8 +3,8 @@
 Ledgers are numbered in the order in which they were begun, so the offsets of a raw ledger follow
 those of all older ledgers. There are these exceptions:
 
-* It was truncated since: a newer raw ledger begins at or below its first offset. The same is left
-  of what a restore of a snapshot, or a deletion of the topic, has replaced.
+* It was truncated since: a newer raw ledger begins at or below its first offset. Ledgers that the
+  restore of a snapshot, or the deletion of a topic, has replaced look the same.
 * A restore brought it back, and deleted newer ledgers: then these have no files.
 * It was cleaned since: a newer cleaned ledger holds its offsets.
 * It is a copy that a truncation made and did not publish: an older ledger holds the same batches,

@@ -100,7 +100,7 @@ class Chromium:
         self._call("POST", "/url", {"url": url})
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """Runs the body of a function, and returns what it returns."""
+        """Runs the body of a function, and returns its result."""
         return self._call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
     def text(self, selector: str = "body") -> str:

@@ -42,7 +42,7 @@ def end(mark: str) -> None:
 
 
 def clean_up_when_terminated() -> None:
-    """For a main program: SIGTERM ends its `with` blocks, and thereby the started processes."""
+    """For a main program: SIGTERM ends its `with` blocks, which end the started processes."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 

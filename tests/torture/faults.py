@@ -7,8 +7,8 @@
     killed meanwhile, and must then start or report why it cannot; then space is freed
 
 Kills come at `kills_per_minute`, fillings at `fillings_per_minute`. After the first ones, rounds
-that wait long give way to quick ones, but some of them still let the compactor start. Each wait has
-a limit: a round that waits in vain ends, and hangs are counted elsewhere.
+that wait long are replaced by quick ones, but some of them still let the compactor start. Each wait
+has a limit, at which its round ends. Hangs are counted elsewhere.
 """
 
 from __future__ import annotations

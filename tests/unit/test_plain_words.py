@@ -39,13 +39,15 @@ def test_a_violation_of_each_rule_is_detected(rule: Rule) -> None:
     assert rule([Module("broker/a.py", RULES[rule])])
 
 
-def test_the_wire_contract_keeps_the_rule() -> None:
-    assert not plain_words.proto_phrases(tidy.texts())
+def test_the_wire_contract_and_documents_keep_the_rule() -> None:
+    assert not plain_words.text_phrases(tidy.texts())
 
 
-def test_a_violation_in_the_wire_contract_is_detected() -> None:
+@pytest.mark.parametrize("path", ["a.proto", "a.md"])
+def test_a_violation_in_a_text_is_detected(path: str) -> None:
     """A canary."""
-    assert plain_words.proto_phrases({"a.proto": "// A run on its\n// way.\nmessage A {}\n"})
+    comment = "// " if path.endswith(".proto") else ""
+    assert plain_words.text_phrases({path: f"{comment}A run on its\n{comment}way.\n"})
 
 
 def test_each_command_of_a_document_begins_a_line() -> None:

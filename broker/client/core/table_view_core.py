@@ -60,7 +60,7 @@ class TableViewCore(PartitionSet[TableFollower]):
             catching_up.cancel()
 
     async def _catch_up(self) -> None:
-        # Sequentially: all of them read concurrently anyway.
+        # Sequentially: all of them read concurrently.
         for follower in self.cores:
             await follower.catch_up()
 

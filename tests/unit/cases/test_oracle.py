@@ -138,7 +138,7 @@ def test_a_broker_with_a_different_default_strategy(command: str) -> None:
 
 
 def test_stats_without_compaction_figures_are_accepted(oracle: OracleTarget) -> None:
-    """Unknown stats are compared in vain, and fail nothing."""
+    """Unknown stats are ignored, and fail nothing."""
     assert oracle.ask("stats", topic=TOPIC)["stats"] == {"compaction": {"removed": 1}}
     oracle.ask("compact-outside", topic=TOPIC)
     assert oracle.ask("stats", topic=TOPIC)["stats"] == {"compaction": None}

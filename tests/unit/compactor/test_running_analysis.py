@@ -1,4 +1,4 @@
-"""An analysis gives way to runs, begins again behind them, and ends when it is cancelled."""
+"""An analysis stops for runs, begins again after them, and ends when it is cancelled."""
 
 from __future__ import annotations
 
