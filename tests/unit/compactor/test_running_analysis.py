@@ -87,7 +87,7 @@ def test_an_analysis_gives_up_if_runs_never_end() -> None:
             for _ in range(ATTEMPTS):
                 await lab.begun.get()
                 lab.running.preempt()
-            with pytest.raises(CompactorUnavailable, match="gave way"):
+            with pytest.raises(CompactorUnavailable, match="interrupted the analysis"):
                 await result
 
     asyncio.run(check())

@@ -93,7 +93,7 @@ def test_random_bytes_are_refused(noise: bytes) -> None:
 
 def test_a_too_large_frame_is_refused_early() -> None:
     for size in (0, 3, LIMIT + 1, 2**32 - 1):
-        with pytest.raises(InvalidRequest, match="A frame of"):
+        with pytest.raises(InvalidRequest, match="A frame has"):
             Splitter(LIMIT).feed(size.to_bytes(4, "big"))
 
 
