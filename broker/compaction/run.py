@@ -333,7 +333,7 @@ class CompactionRun:
         try:
             return self._is_published()
         except Exception:
-            _log.exception("Run %d of %s may be published", self.number, self.topic.name)
+            _log.exception("Run %d of %s may be stored: files stay", self.number, self.topic.name)
             return True
 
     async def _end_with(self, error: LedgerfoldError) -> None:
