@@ -140,7 +140,7 @@ def test_the_documented_tests_pass_with_workers(shop: Path) -> None:
     """Each worker has a broker, and nothing remains of them."""
     ran = run(shop, "-n", "2")
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "10 passed" in ran.stdout
+    assert "12 passed" in ran.stdout
     assert not list((shop / "temporary").glob("ledgerfold-*"))
 
 

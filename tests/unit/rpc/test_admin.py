@@ -60,6 +60,7 @@ class StatsTopic(LabTopic):
     is_loaded = True
     faults = None
     reader_names = frozenset[str]()
+    access = SimpleNamespace(waiting=0)
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
