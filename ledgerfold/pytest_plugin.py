@@ -122,7 +122,7 @@ def ledgerfold_broker(request: pytest.FixtureRequest) -> Iterator[ExistingBroker
     url = request.config.getoption("--ledgerfold-url")
     if url is not None:
         with ExistingBroker(url) as existing:
-            with _without_traceback(f"--ledgerfold-url {url}: no broker answers"):
+            with _without_traceback(f"--ledgerfold-url {url} cannot be used"):
                 existing.admin.clock()
             yield existing
         return
@@ -146,10 +146,14 @@ def _without_traceback(what: str) -> Iterator[None]:
     """Reports an error of the block as one sentence, which all tests with the broker repeat."""
     from ledgerfold.errors import LedgerfoldError
 
+    failure: LedgerfoldError | None = None
     try:
         yield
     except LedgerfoldError as error:
-        pytest.fail(f"{what}: {error}", pytrace=False)
+        failure = error
+    # Not in the block: pytest would report both errors.
+    if failure is not None:
+        pytest.fail(f"{what}: {failure}", pytrace=False)
 
 
 @pytest.fixture

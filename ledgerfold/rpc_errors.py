@@ -171,8 +171,9 @@ def error_from_rpc(error: grpc.RpcError) -> LedgerfoldError:
     if info is None:
         if call.code() == grpc.StatusCode.UNIMPLEMENTED:
             message = (
-                f"The broker does not have this call: its version is older than the client's, "
-                f"{__version__}. Restart it with that version, or use a client of its version."
+                "The broker does not have this call. Its version is probably older than the "
+                f"client's, {__version__}: restart it with that version, or use a client of its "
+                "version."
             )
         elif "Failed parsing HTTP/2" in message:
             message += f". {_OTHER_PROTOCOL}"

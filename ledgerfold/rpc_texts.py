@@ -38,6 +38,8 @@ _PIECE = 40
 _KEPT = 100
 # Characters searched at the beginning and at the end of a message.
 _ENDS = 4000
+# The name of fields that hold a JSON document.
+_DOCUMENT = "json"
 _WITH_TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_MESSAGE)
 _request: ContextVar[Message | tuple[str, ...]] = ContextVar("request", default=())
 
@@ -107,12 +109,15 @@ class _Walk:
 
 
 def cut_texts(message: Message) -> None:
-    """Cuts texts above the limit of requests: records of an earlier version may hold megabytes."""
+    """Cuts texts above the limit of requests: records of an earlier version may hold megabytes.
+
+    Documents stay whole: a part of one is not JSON.
+    """
     for field, value in message.ListFields():
         if not field.is_repeated:
             if isinstance(value, Message):
                 cut_texts(value)
-            elif isinstance(value, str):
+            elif isinstance(value, str) and field.name != _DOCUMENT:
                 setattr(message, field.name, value[:TEXT_CHARACTERS_MAX])
         elif (pairs := getattr(value, "items", None)) is not None:
             _cut_pairs(value, dict(pairs()))

@@ -32,8 +32,10 @@ _FLAGS = {
     "is_allow_auto_update_schema": "allow_auto_update_schema",
 }
 _KNOWN = {_CLUSTERS, _AUTH, _QUOTA_MAP, _STRATEGY, "bundles", *_FLAGS, *NAMESPACE_POLICIES}
+# The depth of a policy that is not set; Pulsar's have two levels.
+_DEPTH_MAX = 10
 # Values of other policies that are not set.
-_NOT_SET = (None, False, "", "None", "UNDEFINED", "Full", -1)
+_NOT_SET = ("", "None", "UNDEFINED", "Full", -1)
 
 
 def new_namespace_routes(broker: Broker) -> list[Route]:
@@ -42,7 +44,7 @@ def new_namespace_routes(broker: Broker) -> list[Route]:
 
 class NewNamespaces:
     def __init__(self, broker: Broker) -> None:
-        self._namespaces = broker.namespaces
+        self._namespaces, self._policies = broker.namespaces, broker.policies
 
     async def create(self, request: Request) -> None:
         tenant = request.names["tenant"]
@@ -53,6 +55,7 @@ class NewNamespaces:
         _check_clusters(body, tenant)
         if not await self._namespaces.create(request.namespace, *parsed(body)):
             raise Refusal(409, "Namespace already exists")
+        await self._policies.hold_raw_data(request.namespace)
 
 
 def parsed(body: dict[str, Any]) -> tuple[Policies, list[Grant]]:
@@ -107,8 +110,8 @@ def _object(what: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def _is_unset(value: Any) -> bool:
+def _is_unset(value: Any, depth: int = _DEPTH_MAX) -> bool:
     """Returns whether Pulsar's clients send this value for a policy that is not set."""
     if isinstance(value, dict):
-        return all(map(_is_unset, value.values()))
-    return value in _NOT_SET or value == []
+        return depth > 0 and all(_is_unset(each, depth - 1) for each in value.values())
+    return value is None or value is False or value in _NOT_SET or value == []

@@ -227,7 +227,7 @@ def _check_quotas(updated: Policies, changes: Policies, above: Policies | None) 
         is_below = 0 < policies.retention_bytes <= quota.limit_bytes
         if is_concerned and (is_below or 0 < policies.retention_ms <= quota.limit_ms):
             raise InvalidRequest(
-                "The backlog quota exceeds the retention: raise the retention first."
+                "The backlog quota exceeds the retention: raise the retention, or lower the quota."
             )
 
 

@@ -29,7 +29,7 @@ from ledgerfold.storage.errors import InvalidRequest, LimitExceeded
 from ledgerfold.v1 import admin_pb2, kafka_pb2
 
 Handler = Callable[[Any], Any]
-_LESS = "Ask for less: for one namespace or topic, for a page, or with a limit."
+_LESS = "If the call allows it, ask for one namespace or topic, for a page, or with a limit."
 _CALLS = {
     method.input_type.name: method.name
     for contract in (admin_pb2, kafka_pb2)

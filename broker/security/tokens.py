@@ -20,7 +20,7 @@ were used last are remembered, because verifying a signature costs half as much 
 from __future__ import annotations
 
 import base64
-import binascii
+import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -37,6 +37,8 @@ TOKEN_BYTES_MAX = 16 * 1024
 KEY_BYTES_MAX = 64 * 1024
 ROLE_CHARACTERS_MAX = 1024
 REMEMBERED_MAX = 1000
+# A valid token has one spelling, so that each takes one of the remembered places.
+_TOKEN = re.compile(r"[A-Za-z0-9_.-]+")
 _EXPIRED = "The token has expired: use a new one."
 SECRET_BYTES_LEAST = 32
 _RSA_BITS_LEAST, _RSA_BITS = 2048, 2048
@@ -199,6 +201,8 @@ class TokenVerifier:
 
         Raises AuthenticationFailed.
         """
+        if _TOKEN.fullmatch(token) is None:
+            raise AuthenticationFailed("The token is not valid: it is not base64url with dots.")
         caller = self._verified(token)
         if caller.expires_ms is not None and caller.expires_ms <= self._now_s() * 1000:
             raise AuthenticationFailed(_EXPIRED)
@@ -231,7 +235,7 @@ class TokenVerifier:
             )
         except jwt.ExpiredSignatureError:
             raise AuthenticationFailed(_EXPIRED) from None
-        except (jwt.PyJWTError, ValueError, binascii.Error, RecursionError) as error:
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
             raise AuthenticationFailed(f"The token is not valid: {error}"[:300]) from None
         self._check_audience(claims.get(self._audience_claim))
         return claims

@@ -134,13 +134,20 @@ class Namespaces:
         if len(grants) > GRANTS_MAX:
             advice = "Let several clients have one role."
             raise LimitExceeded(f"Grants of {namespace}", len(grants), GRANTS_MAX, advice)
+        is_new = False
+
+        def edit(batch: MetadataBatch) -> None:
+            nonlocal is_new
+            # A topic may have been added meanwhile, by the policies of no namespace.
+            is_new = not self.exists(namespace)
+            if is_new:
+                batch.put(record)
+
         async with self._turn:
-            if self.exists(namespace):
-                return False
             if grants:
                 await self._in_thread(lambda: self._metadata.need_feature(GRANTS))
-            await self._change(lambda batch: batch.put(record))
-            return True
+            await self._change(edit)
+        return is_new
 
     @runs_to_completion
     async def delete(self, namespace: str) -> bool:

@@ -125,6 +125,10 @@ class PolicyStore:
         """
         await self._check(changes)
         await run_to_completion(self._update_namespace(namespace, changes, remove))
+        await self.hold_raw_data(namespace)
+
+    async def hold_raw_data(self, namespace: str) -> None:
+        """Applies a threshold of the namespace, which may be new, to its loaded topics."""
         for topic in list(self._broker.topics.values()):
             if TopicName.parse(topic.name).namespace == namespace:
                 await _hold_raw_data(topic)

@@ -208,7 +208,7 @@ def test_a_failing_test_leaves_nothing_by_default(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--ledgerfold-url", "127.0.0.1:1"], "--ledgerfold-url 127.0.0.1:1: no broker answers: "),
+        (["--ledgerfold-url", "127.0.0.1:1"], "--ledgerfold-url 127.0.0.1:1 cannot be used: "),
         (["--ledgerfold-url", "localhost"], "Service URL 'localhost': expected host:port."),
         (["--ledgerfold-compactor", "java"], "--compactor java: use auto, spark, inline"),
     ],

@@ -18,7 +18,7 @@ from typing import Any
 
 from ledgerfold.broker.client.administration.channel import AdminChannel
 from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
-from ledgerfold.broker.client.administration.kafka_pages import whole_description
+from ledgerfold.broker.client.administration.kafka_pages import exact_description
 from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.streams.credentials import credentials_of
 from ledgerfold.broker.client.streams.forks import invalidate_after_fork
@@ -90,8 +90,8 @@ class KafkaLogs(KafkaAdmin, Closing):
         self._call(kafka_pb2.SetLogStartRequest(topic=topic, offset=offset, as_follower=True))
 
     def describe(self, topic: str) -> kafka_pb2.DescribeLogResponse:
-        """Returns the description in its wire format."""
-        return whole_description(self._call, kafka_pb2.DescribeLogRequest(topic=topic))
+        """Returns the description in its wire format. Raises NotAllowed (exact_description)."""
+        return exact_description(self._call, topic)
 
     def batches(self, topic: str, offset: int = 0) -> Iterator[bytes]:
         """Yields the stored batches that end at or after `offset`; holds one page at a time."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ledgerfold.storage.errors import NotAllowed
 from ledgerfold.v1.kafka_pb2 import DescribeLogRequest, DescribeLogResponse
 
 # Segments, producers and aborted transactions of a page, of each.
 PAGE_MAX = 10_000
+# Attempts to read all pages while nothing is appended.
+_ATTEMPTS = 5
 
 
 def whole_description(
@@ -30,3 +33,22 @@ def whole_description(
         log.aborted.extend(each for each in page.aborted if each.last_offset < end)
         log.more_lists = page.more_lists
     return log
+
+
+def exact_description(call: Callable[[DescribeLogRequest], Any], topic: str) -> DescribeLogResponse:
+    """Describes a log at one moment. Raises NotAllowed if batches are appended between pages.
+
+    A marker between two pages would end a transaction of which the first page says that it is open.
+    """
+    for _ in range(_ATTEMPTS):
+        ends = set[int]()
+
+        def counted(request: DescribeLogRequest, ends: set[int] = ends) -> Any:
+            page = call(request)
+            ends.add(page.log_end_offset)
+            return page
+
+        log = whole_description(counted, DescribeLogRequest(topic=topic))
+        if len(ends) == 1:
+            return log
+    raise NotAllowed(f"{topic} grows while its producers are listed: stop them, then try again.")

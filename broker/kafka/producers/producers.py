@@ -257,20 +257,24 @@ class Producers:
 
     def snapshot(self) -> Iterator[KafkaProducer]:
         """Yields the producers with their last batch only, as in Kafka's snapshots."""
-        for each in self.entries.values():
-            last = each.sent[-1] if each.sent else None
-            first = each.transaction_first_offset
-            yield KafkaProducer(
-                producer_id=each.producer_id,
-                epoch=each.epoch,
-                last_sequence=each.last_sequence,
-                last_data_offset=each.last_data_offset,
-                offset_delta=last.offset_delta if last else 0,
-                last_timestamp_ms=each.last_timestamp_ms,
-                coordinator_epoch=each.coordinator_epoch,
-                transaction_first_offset=-1 if first is None else first,
-                last_append_time_ms=each.last_append_time_ms,
-            )
+        yield from map(self.last_of, self.entries)
+
+    def last_of(self, producer_id: int) -> KafkaProducer:
+        """Returns a producer with its last batch only."""
+        each = self.entries[producer_id]
+        last = each.sent[-1] if each.sent else None
+        first = each.transaction_first_offset
+        return KafkaProducer(
+            producer_id=each.producer_id,
+            epoch=each.epoch,
+            last_sequence=each.last_sequence,
+            last_data_offset=each.last_data_offset,
+            offset_delta=last.offset_delta if last else 0,
+            last_timestamp_ms=each.last_timestamp_ms,
+            coordinator_epoch=each.coordinator_epoch,
+            transaction_first_offset=-1 if first is None else first,
+            last_append_time_ms=each.last_append_time_ms,
+        )
 
     def load(self, snapshot: Iterable[KafkaProducer], end_offset: int, now_ms: int) -> None:
         """Replaces all state by a snapshot taken at `end_offset`; later batches are replayed.

@@ -58,4 +58,4 @@ def test_an_older_compactor(ask: Any) -> None:
 def test_an_older_broker() -> None:
     error = failure_of(lambda channel: AdminServiceStub(channel).GetClock(GetClockRequest()))
     assert type(error) is RequestError
-    assert "Restart it with that version" in str(error)
+    assert "restart it with that version" in str(error)

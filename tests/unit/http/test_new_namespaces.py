@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from ledgerfold.v1.records_pb2 import Policies
 from tests.support.http_lab import HttpLab
 
 NS = "/namespaces/public/ns"
@@ -112,3 +114,51 @@ def test_grants_of_a_new_namespace_are_limited(
     body = {"auth_policies": {"namespace_auth": roles}}
     assert lab.status("PUT", NS, body) == 412
     assert lab.get("/namespaces/public") == ["public/default"]
+
+
+def test_a_topic_that_is_added_meanwhile_is_not_left_without_the_policies(
+    lab: HttpLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic was trimmed as if there were no threshold. No test had added one in between."""
+    write = lab.broker.namespaces._in_thread
+
+    async def late(work: Callable[[], Any]) -> Any:
+        await lab.broker.create_topic("persistent://public/ns/t")
+        return await write(work)
+
+    monkeypatch.setattr(lab.broker.namespaces, "_in_thread", late)
+    assert lab.status("PUT", NS, ALL) == 409
+    assert "compaction_threshold" not in lab.get(NS)
+
+
+def test_a_topic_that_is_added_at_once_keeps_its_raw_data(
+    lab: HttpLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loaded by the policies before the write, and recorded after it."""
+    hold = lab.broker.policies.hold_raw_data
+
+    async def late(namespace: str) -> None:
+        levels = lab.broker.policy_levels
+        with monkeypatch.context() as patch:
+            patch.setattr(levels, "of_namespace", lambda _: Policies())
+            await lab.broker.create_topic("persistent://public/ns/t")
+        await hold(namespace)
+
+    monkeypatch.setattr(lab.broker.policies, "hold_raw_data", late)
+    lab.done("PUT", NS, ALL)
+    stats = lab.get("/persistent/public/ns/t/stats")
+    assert "__compaction" in stats["subscriptions"]
+
+
+@pytest.mark.parametrize("value", [0, [0], {"a": {"b": 0}}])
+def test_a_policy_of_zero_is_set(lab: HttpLab, value: Any) -> None:
+    """Zero equals False, which is Pulsar's value for a policy that is not set."""
+    assert lab.status("PUT", NS, {"max_topics_per_namespace": value}) == 501
+
+
+def test_a_deep_policy_is_refused(lab: HttpLab) -> None:
+    """It met the interpreter's limit of recursion."""
+    deep: Any = None
+    for _ in range(400):
+        deep = {"z": deep}
+    assert lab.status("PUT", NS, {"unknown": deep}) == 501

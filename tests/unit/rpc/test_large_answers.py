@@ -12,8 +12,9 @@ import pytest
 
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import LimitExceeded
-from ledgerfold.v1.admin_pb2 import ListTopicsRequest
-from tests.model.broker_lab import BrokerLab
+from ledgerfold.v1.admin_pb2 import GetTopicStatsRequest, ListTopicsRequest
+from tests.model.broker_lab import TOPIC, BrokerLab
+from tests.model.log_model import Message
 from tests.support.served_lab import ServedLab
 
 TOPICS = 100_000
@@ -46,4 +47,16 @@ def test_a_list_that_is_too_large_is_refused_with_advice(
     error = error_from_rpc(refused.value)
     assert isinstance(error, LimitExceeded)
     assert "the answer to ListTopics" in str(error)
-    assert "Ask for less" in str(error)
+    assert "ask for one namespace or topic" in str(error)
+
+
+def test_a_document_is_refused_and_not_cut(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of a document is not JSON. Only texts of stored records had been cut in a test."""
+    document = {"consumers": ["x" * 1000] * 20_000}
+    monkeypatch.setattr("ledgerfold.broker.rpc.admin_topics.topic_stats", lambda *_: document)
+    lab.publish([([Message(b"a", b"1")], False)])
+    served = ServedLab(lab)
+    with pytest.raises(grpc.RpcError) as refused:
+        served.ask(GetTopicStatsRequest(topic=TOPIC))
+    served.close()
+    assert isinstance(error_from_rpc(refused.value), LimitExceeded)

@@ -223,3 +223,20 @@ def test_a_verified_token_expires() -> None:
     verifier.verify(token)
     now_s = LATER_S + 10
     assert "has expired" in refused(token, verifier)
+
+
+@pytest.mark.parametrize("junk", ["=", " ", "\n", "!", "\u00e9"])
+def test_a_token_has_one_spelling(junk: str) -> None:
+    """Others would take the places of remembered tokens; some versions of PyJWT accept them."""
+    token = new_token(SECRET, "billing")
+    assert VERIFIER.verify(token).role == "billing"
+    assert "base64url" in refused(token + junk)
+    assert "base64url" in refused(token.replace(".", f"{junk}.", 1))
+
+
+@pytest.mark.parametrize("exp", [float("inf"), [1], {"a": 1}, "soon"])
+def test_an_invalid_expiry_is_refused(exp: Any) -> None:
+    header, payload = encoded({"alg": "HS256", "typ": "JWT"}), encoded({"sub": "a", "exp": exp})
+    signed = f"{header}.{payload}"
+    signature = hmac.new(b"s" * 32, signed.encode(), hashlib.sha256).digest()
+    assert "not valid" in refused(f"{signed}.{encoded(signature)}")
