@@ -42,7 +42,7 @@ class Rule:
         self.fault = fault
         self._seen = 0
         self._has_just_hit = False
-        self._random = random.Random(fault.seed)
+        self._random = random.Random(fault.seed % 2**64)
 
     @property
     def is_spent(self) -> bool:
