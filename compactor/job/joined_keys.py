@@ -6,8 +6,8 @@ occur in many chunks of the log, they are encoded one after the other, and only 
 fit into a column of Arrow's, of at most 2 GiB (COLUMN_BYTES_MAX).
 
     >>> joined = joined_keys([pa.array([b"a", b"b"]), pa.array([b"b", b"c"])])
-    >>> joined.keys.to_pylist(), [codes.tolist() for codes in joined.codes]
-    ([b'a', b'b', b'c'], [[0, 1], [1, 2]])
+    >>> joined.keys.to_pylist(), joined.codes.tolist()
+    ([b'a', b'b', b'c'], [0, 1, 1, 2])
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
 from ledgerfold.compactor.job.distinct import HashedKeys
@@ -29,14 +30,12 @@ COPIED_BYTES_MAX = 256 * 1024 * 1024
 
 
 class JoinedKeys:
-    """Distinct keys, and for each column its keys as indexes into them.
+    """Distinct keys, and the keys of all columns as indexes into them, one after the other.
 
     The key `rows[i]` of `column` is the key i; without `rows`, the key i of `column`.
     """
 
-    def __init__(
-        self, codes: list[Codes], column: pa.BinaryArray, rows: Integers | None = None
-    ) -> None:
+    def __init__(self, codes: Codes, column: pa.BinaryArray, rows: Integers | None = None) -> None:
         self.codes, self._column, self._rows = codes, column, rows
 
     def __len__(self) -> int:
@@ -49,18 +48,28 @@ class JoinedKeys:
             return self._column
         return self._column.take(to_arrow(self._rows))
 
+    def some(self, codes: NDArray[np.integer]) -> list[bytes]:
+        """Returns these keys, without a copy of the others."""
+        rows = codes if self._rows is None else self._rows[codes]
+        found: list[bytes] = self._column.take(to_arrow(rows)).to_pylist()
+        return found
 
-def joined_keys(columns: Sequence[pa.BinaryArray]) -> JoinedKeys:
-    """Returns the distinct keys of these columns. Raises LimitExceeded."""
-    nothing = np.empty(0, np.int32)
+
+def joined_keys(
+    columns: Sequence[pa.BinaryArray], copied_bytes_max: int | None = None
+) -> JoinedKeys:
+    """Returns the distinct keys of these columns. Raises LimitExceeded.
+
+    `copied_bytes_max`: the limit of keys that are joined, by default COPIED_BYTES_MAX.
+    """
     filled = [column for column in columns if len(column)]
     if not filled:
-        return JoinedKeys([nothing for _ in columns], pa.array([], pa.binary()))
-    if key_bytes_of(filled) <= COPIED_BYTES_MAX:
+        return JoinedKeys(np.empty(0, np.int32), pa.array([], pa.binary()))
+    limit = COPIED_BYTES_MAX if copied_bytes_max is None else copied_bytes_max
+    if key_bytes_of(filled) <= limit:
         column = pa.concat_arrays(filled)
         groups = HashedKeys.of(column).grouped()
-        ends = np.cumsum([len(each) for each in columns])
-        return JoinedKeys(np.split(groups.codes, ends[:-1]), column, groups.last)
+        return JoinedKeys(groups.codes, column, groups.last)
     try:
         chunks = pa.chunked_array(filled, pa.binary()).dictionary_encode().chunks
     except pa.ArrowCapacityError as error:
@@ -71,10 +80,8 @@ def joined_keys(columns: Sequence[pa.BinaryArray]) -> JoinedKeys:
             "Most keys have the same hash: choose other keys, or publish to a partitioned topic.",
         ) from error
     # All chunks have the same dictionary.
-    codes = iter([from_arrow(chunk.indices) for chunk in chunks])
-    return JoinedKeys(
-        [next(codes) if len(column) else nothing for column in columns], chunks[0].dictionary
-    )
+    codes = np.concatenate([from_arrow(chunk.indices) for chunk in chunks])
+    return JoinedKeys(codes, chunks[0].dictionary)
 
 
 def key_bytes_of(columns: Sequence[pa.BinaryArray]) -> int:

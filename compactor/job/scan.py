@@ -191,7 +191,7 @@ def _merged(
     indexed: Sequence[InputSegment],
 ) -> Iterator[Row]:
     joined = joined_keys(keys)
-    codes, count = np.concatenate(joined.codes), len(joined)
+    codes, count = joined.codes, len(joined)
     old = old_fragments(indexed, joined.keys, strategy) if indexed else None
     if old is not None:
         codes = np.concatenate([codes, old.codes])

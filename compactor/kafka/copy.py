@@ -2,7 +2,7 @@
 
 A batch that keeps all its records and gets no horizon is copied as bytes; one that keeps some is
 rebuilt (rewrite.py). Batches that lose all their records are not read. Of the others, only the
-chosen records are read, where the scan found them, unless the map covers only a part of the batch.
+chosen records are read, where the scan found them, unless the batch extends beyond the map.
 """
 
 from __future__ import annotations
@@ -111,21 +111,21 @@ class Copy:
             self._rebuild(batches, records, kept, np.flatnonzero(gets_horizon), survivors)
 
     def _keep_records(
-        self, batches: Batches, records: Records, found: Kept, survivors: Survivors
+        self, batches: Batches, records: Records, kept: Kept, survivors: Survivors
     ) -> None:
         which = records.batches
-        of = records.batch[found.rows]
+        of = records.batch[kept.rows]
         counts = np.bincount(of, minlength=len(which))
         self._messages_written += len(of)
         has_tombstones = np.zeros(len(which), np.bool_)
-        has_tombstones[of[found.is_null]] = True
+        has_tombstones[of[kept.is_null]] = True
         is_whole = (counts == batches.record_count[which]) & ~(
             has_tombstones & ~batches.has_horizon[which]
         )
         survivors.keep(which[is_whole])
         changed = np.flatnonzero((counts > 0) & ~is_whole)
         if len(changed):
-            self._rebuild(batches, records, found, changed, survivors)
+            self._rebuild(batches, records, kept, changed, survivors)
 
     def _rebuild(
         self,

@@ -103,7 +103,7 @@ class CleaningJob:
 
     @contextmanager
     def _map(self) -> Iterator[_Map]:
-        """Builds the map; its offsets are available until the block ends."""
+        """Builds the map; its records are available until the block ends."""
         first, bound = self._plan.first_dirty_offset, self._plan.upper_bound
         with self._mapped(Range(first, bound - 1, bound)) as found:
             stop = self._stop(found)
@@ -278,7 +278,7 @@ class CleaningJob:
 
 @dataclass(frozen=True)
 class _Map:
-    """The last offset of the map, its offsets, and the other results of tasks."""
+    """The last offset of the map, its records, and the other results of tasks."""
 
     latest: int
     rows: Rows

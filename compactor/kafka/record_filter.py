@@ -124,7 +124,7 @@ def kept_records(records: Records, rules: Rules, rows: Integers) -> Kept:
 
 
 def kept_of_all(records: Records, rules: Rules, chosen: Integers) -> Kept:
-    """Filters all records of such batches, which the map may not cover completely.
+    """Filters all records of data batches that extend beyond the map.
 
     `chosen`: the offsets of the records that the map chose, ascending. Raises Corruption.
     """

@@ -16,7 +16,9 @@ from ledgerfold.compactor.positions import Integers
 
 
 class Located(NamedTuple):
-    """Records: their offsets, ascending, and where each begins in the section of its batch."""
+    """Records: their offsets, which are unique and ascend, and where each begins in the section of
+    its batch.
+    """
 
     offsets: Integers
     # A section is smaller than 2 GiB (storage/kafka/compression.py).
@@ -30,8 +32,11 @@ class Chosen(NamedTuple):
     start_blob: bytes
 
     @classmethod
-    def of(cls, records: Located) -> Chosen:
-        return cls(records.offsets.astype("<i8").tobytes(), records.starts.astype("<i4").tobytes())
+    def of(cls, offsets: Integers, starts: NDArray[np.signedinteger]) -> Chosen:
+        """`offsets` and `starts`: of Located."""
+        return cls(
+            offsets.astype("<i8", copy=False).tobytes(), starts.astype("<i4", copy=False).tobytes()
+        )
 
     @property
     def records(self) -> Located:
@@ -41,10 +46,10 @@ class Chosen(NamedTuple):
     @classmethod
     def joined(cls, rows: Iterable[Row]) -> Located:
         """Returns the chosen records of these rows, of several buckets in any order."""
-        found = [content.records for _, content in rows if isinstance(content, cls)]
-        offsets = np.concatenate([np.empty(0, np.int64), *(each.offsets for each in found)])
-        starts = np.concatenate([np.empty(0, np.int32), *(each.starts for each in found)])
-        order = np.argsort(offsets)
+        parts = [content.records for _, content in rows if isinstance(content, cls)]
+        offsets = np.concatenate([np.empty(0, np.int64), *(each.offsets for each in parts)])
+        starts = np.concatenate([np.empty(0, np.int32), *(each.starts for each in parts)])
+        order = np.argsort(offsets, kind="stable")
         return Located(offsets[order], starts[order])
 
 

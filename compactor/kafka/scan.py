@@ -12,14 +12,12 @@ any case and are not considered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from ledgerfold.compactor.job.arrow_integers import to_arrow
 from ledgerfold.compactor.job.distinct import HashedKeys
 from ledgerfold.compactor.job.joined_keys import joined_keys
 from ledgerfold.compactor.job.plan import InputSegment
@@ -28,13 +26,12 @@ from ledgerfold.compactor.job.scan import in_buckets
 from ledgerfold.compactor.job.words import Hashed
 from ledgerfold.compactor.kafka.batches import CHUNK_BYTES, Batches, LogFile
 from ledgerfold.compactor.kafka.plan import Range
-from ledgerfold.compactor.kafka.records import Columns, Records, read_records
+from ledgerfold.compactor.kafka.records import Columns, read_records
 from ledgerfold.compactor.kafka.rows import (
     Chosen,
     Distinct,
     Facts,
     Firsts,
-    Located,
     Mapped,
     Row,
     Shown,
@@ -45,6 +42,7 @@ from ledgerfold.compactor.kafka.transactions import AbortedIndex, facts_of
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.strategies.strategy import FragmentColumns
 from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
+from ledgerfold.storage.limits import COLUMN_BYTES_MAX
 
 NOT_MAPPED = -1
 
@@ -157,8 +155,9 @@ class _FoldBuffer:
             self._clean.add(_KeyedOffsets(*keys.where(every), offsets[:clean], firsts, starts))
         if clean < len(which):
             rows, offsets = which[clean:], offsets[clean:]
-            starts_of = partial(_starts_of, columns.records, rows)
-            self._mapped.add(_folded(columns.keys(rows), offsets, offsets, starts_of))
+            folded, which = _folded(columns.keys(rows), offsets, offsets)
+            starts = columns.records.starts_in_batches(rows.take(which))
+            self._mapped.add(_KeyedOffsets(*folded, starts))
 
     def emptied(self) -> Iterator[Row]:
         """Yields the fragments of everything added, if it is enough, and empties the buffer."""
@@ -173,13 +172,13 @@ class _FoldBuffer:
     def folded(self) -> Iterator[Row]:
         """Yields the fragments of everything added."""
         if self._clean.count:
-            keys, *columns = self._clean.joined()
-            yield from in_buckets(keys.column(), tuple(columns), self._buckets, keys.hashes)
+            keys, *numbers = self._clean.joined()
+            yield from in_buckets(keys.column(), tuple(numbers), self._buckets, keys.hashes)
         if self._mapped.count:
             keys, last, first, start = self._mapped.joined()
-            found = _folded(keys, last, first, start.take)
-            each = found.last, found.first, found.start
-            yield from in_buckets(found.keys, each, self._buckets, found.hashed.hashes)
+            (column, hashed, last, first), which = _folded(keys, last, first)
+            columns = (last, first, start.take(which))
+            yield from in_buckets(column, columns, self._buckets, hashed.hashes)
 
 
 class _KeyedOffsets(NamedTuple):
@@ -212,18 +211,15 @@ class _Rows:
 
 
 def _folded(
-    keys: HashedKeys, last: Integers, first: Integers, starts_of: Callable[[Integers], Integers]
-) -> _KeyedOffsets:
-    """Folds rows, in offset order, into one for each key, in order of its last one."""
+    keys: HashedKeys, last: Integers, first: Integers
+) -> tuple[tuple[pa.BinaryArray, Hashed, Integers, Integers], Integers]:
+    """Folds rows, in offset order, into one for each key, in order of its last one.
+
+    Returns the keys, their hashes, last and first offsets; and the last row of each key.
+    """
     groups = keys.grouped()
     rows = groups.last
-    return _KeyedOffsets(
-        *keys.where(rows), last.take(rows), first.take(groups.first), starts_of(rows)
-    )
-
-
-def _starts_of(records: Records, which: Integers, rows: Integers) -> Integers:
-    return records.starts_in_batches(which.take(rows))
+    return (*keys.where(rows), last.take(rows), first.take(groups.first)), rows
 
 
 def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[Row]:
@@ -244,23 +240,23 @@ def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[
             yield row
     if not keys:
         return
-    joined = joined_keys(keys)
-    codes = np.concatenate(joined.codes)
+    joined = joined_keys(keys, COLUMN_BYTES_MAX)
+    codes = joined.codes
     last, first, start = map(np.concatenate, zip(*columns, strict=True))
     is_mapped = first != NOT_MAPPED
-    # The highest offset of each key's fragments, which come in any order.
+    # The highest mapped offset of each key, whose fragments come in any order.
     latest = np.full(len(joined), -1)
     np.maximum.at(latest, codes[is_mapped], last[is_mapped])
     latest_of = latest.take(codes)
     stays = np.flatnonzero(np.where(is_mapped, last == latest_of, last > latest_of))
-    stays = stays[np.argsort(last[stays])]
-    yield 0, Chosen.of(Located(last[stays], start[stays].astype(np.int32)))
+    # Fragments of a task are in order already: a stable sort merges such runs.
+    stays = stays[np.argsort(last[stays], kind="stable")]
+    yield 0, Chosen.of(last[stays], start[stays])
     mapped = np.flatnonzero(latest >= 0)
     yield 0, Distinct(len(mapped))
     if shown_max and len(mapped):
         shown = mapped[np.argsort(latest[mapped])[:shown_max]]
-        held = joined.keys.take(to_arrow(shown)).to_pylist()
-        yield 0, Shown(tuple(held), tuple(latest[shown].tolist()))
+        yield 0, Shown(tuple(joined.some(shown)), tuple(latest[shown].tolist()))
     if firsts_max and len(mapped):
         firsts = np.full(len(joined), np.iinfo(np.int64).max)
         np.minimum.at(firsts, codes[is_mapped], first[is_mapped])

@@ -18,7 +18,7 @@ from ledgerfold.compactor.job.rows import by_task, guarded
 from ledgerfold.compactor.kafka.copy import Copy
 from ledgerfold.compactor.kafka.plan import Range
 from ledgerfold.compactor.kafka.record_filter import Rules
-from ledgerfold.compactor.kafka.rows import Chosen, Located, Row
+from ledgerfold.compactor.kafka.rows import Chosen, Row
 from ledgerfold.compactor.kafka.scan import merge, scan
 from ledgerfold.compactor.kafka.throttle import TaskThrottle
 from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
@@ -76,7 +76,7 @@ class RouteTask:
             if isinstance(content, Chosen):
                 offsets, starts = content.records
                 for task, part in by_task(offsets, self.firsts):
-                    yield task, Chosen.of(Located(offsets[part], starts[part]))
+                    yield task, Chosen.of(offsets[part], starts[part])
 
 
 @dataclass(frozen=True)

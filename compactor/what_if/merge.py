@@ -161,8 +161,7 @@ class _Bucket(NamedTuple):
 
     @classmethod
     def of(cls, chunks: Sequence[Chunk]) -> _Bucket:
-        joined = joined_blobs(chunk.keys for chunk in chunks)
-        return cls(chunks, joined.keys, joined.codes)
+        return cls(chunks, *joined_blobs(chunk.keys for chunk in chunks))
 
     def reduce(self, number: int, strategy: Strategy) -> tuple[StrategyCounts, Integers]:
         """Runs one strategy. Returns its counts and the surviving positions, ascending."""

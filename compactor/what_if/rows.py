@@ -7,14 +7,14 @@ A row is a pair (partition number, content): a bucket after the scan, a sizing t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ledgerfold.compactor.job.joined_keys import JoinedKeys, joined_keys
+from ledgerfold.compactor.job.joined_keys import joined_keys
 from ledgerfold.compactor.job.rows import Counts, Failure, Fragments, Messages
 from ledgerfold.compactor.positions import ROW_BITS, ROW_MASK, Booleans, Integers
 from ledgerfold.compactor.strategies.strategy import Codes, FragmentColumns
@@ -40,9 +40,12 @@ def key_column(blob: bytes) -> pa.BinaryArray:
     return Fragments(blob).columns[0]
 
 
-def joined_blobs(blobs: Iterable[bytes]) -> JoinedKeys:
+def joined_blobs(blobs: Iterable[bytes]) -> tuple[pa.BinaryArray, list[Codes]]:
     """Returns the distinct keys of all blobs, and for each blob its keys as indexes into them."""
-    return joined_keys(list(map(key_column, blobs)))
+    columns = list(map(key_column, blobs))
+    joined = joined_keys(columns)
+    ends = accumulate(map(len, columns), initial=0)
+    return joined.keys, [joined.codes[start:end] for start, end in pairwise(ends)]
 
 
 def joined_codes(chunks: Sequence[tuple[bytes, Codes]]) -> Integers:
@@ -52,7 +55,7 @@ def joined_codes(chunks: Sequence[tuple[bytes, Codes]]) -> Integers:
     survives.
     """
     joined = [np.empty(0, np.int64)]
-    numbered = joined_blobs(keys for keys, _ in chunks).codes
+    _, numbered = joined_blobs(keys for keys, _ in chunks)
     for numbers, (_, codes) in zip(numbered, chunks, strict=True):
         # The codes -1 and -2 index the last elements.
         joined.append(np.append(numbers, (-2, -1))[codes])

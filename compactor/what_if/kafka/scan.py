@@ -61,7 +61,7 @@ def chunk_of(batches: Batches, aborted: AbortedIndex) -> Chunk:
         parts.append(_records(batches, records, columns, codes))
     joined = RecordColumns(*joined_columns(parts, len(RecordColumns._fields)))
     distinct = joined_keys(keys)
-    codes = np.concatenate([*distinct.codes, [-1]])[joined.code]
+    codes = np.append(distinct.codes, -1)[joined.code]
     return Chunk(
         _batches(batches, raw_bytes, is_aborted),
         joined._replace(code=codes),

@@ -61,15 +61,15 @@ def test_the_keys_of_a_bucket_may_exceed_a_column() -> None:
     assert key_bytes_of(columns) > COLUMN_BYTES_MAX
     found = joined_keys(columns)
     assert [len(key) for key in found.keys.to_pylist()] == [KEY_BYTES]
-    assert [codes.tolist() for codes in found.codes] == [[0] * 80, [0] * 80]
+    assert found.codes.tolist() == [0] * 160
 
 
 @pytest.mark.parametrize("lists", [[], [[]], [[], []], [[], [b"a"], [], [b"b", b"a"], []]])
 def test_columns_without_keys(lists: list[list[bytes]]) -> None:
-    """Anywhere: each column gets its codes."""
+    """Anywhere."""
     found = joined_keys([pa.array(each, pa.binary()) for each in lists])
     keys = found.keys.to_pylist()
-    assert [[keys[code] for code in codes] for codes in found.codes] == lists
+    assert [keys[code] for code in found.codes] == [key for each in lists for key in each]
     assert sorted(keys) == sorted({key for each in lists for key in each})
 
 

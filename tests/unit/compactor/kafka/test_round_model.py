@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfold.compactor.kafka import batches as batches_module
+from ledgerfold.compactor.kafka import copy as copy_module
 from ledgerfold.compactor.kafka import plan as plan_module
 from ledgerfold.compactor.kafka import records as records_module
 from ledgerfold.compactor.kafka import scan as scan_module
@@ -42,7 +43,9 @@ def tasks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(plan_module, "SOLO_BYTES", 0)
         monkeypatch.setattr(plan_module, "TASK_BYTES", 600)
         monkeypatch.setattr(plan_module, "BUCKET_BYTES", 1000)
-        monkeypatch.setattr(batches_module, "CHUNK_BYTES", 500)
+        monkeypatch.setattr(scan_module, "CHUNK_BYTES", 500)
+        monkeypatch.setattr(copy_module, "CHUNK_BYTES", 500)
+        monkeypatch.setattr(scan_module, "COLUMN_BYTES_MAX", 0)
         monkeypatch.setattr(batches_module, "CHUNK_RECORDS", 7)
         monkeypatch.setattr(records_module, "TOGETHER_MIN", 2)
         monkeypatch.setattr(scan_module, "FOLD_ROWS", 10)

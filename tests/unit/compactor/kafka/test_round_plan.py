@@ -115,3 +115,25 @@ def chosen_offsets(batches: Batches, *starts: int) -> list[int]:
     chosen = Located(np.arange(len(starts)), np.array(starts, np.int32))
     (records,) = read_chosen(batches, np.array([0]), chosen)
     return list(records.columns(np.arange(len(starts))).offset)
+
+
+def test_compressed_batches_in_several_buffers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result does not depend on how many batches are decompressed at once. No test had chosen
+    records in a second buffer.
+    """
+    whole = cleaned(tmp_path / "whole")
+    monkeypatch.setattr("ledgerfold.compactor.kafka.records.SECTIONS_BYTES", 300)
+    assert cleaned(tmp_path / "parts") == whole
+    assert 0 < len(whole) < 60
+
+
+def cleaned(folder: Path) -> list[bytes]:
+    log = KafkaLog(folder)
+    for number in range(0, 120, 2):
+        pair = f"[{number}:k{number % 23}={'v' * 50} {number + 1}:k{number % 17}=w{number}]"
+        log.write(pair, compression=(number // 2) % 5)
+    log.write("|")
+    log.clean()
+    return log.batches()
