@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
+from ledgerfold.broker.client.administration.kafka_pages import whole_description
+from ledgerfold.storage.errors import NotAllowed
 from ledgerfold.v1.kafka_pb2 import (
     DescribeLogRequest,
     DescribeLogResponse,
@@ -48,7 +50,10 @@ def test_all_pages_of_the_lists_are_joined(monkeypatch: pytest.MonkeyPatch) -> N
 
     with KafkaLogs("127.0.0.1:1") as logs:
         monkeypatch.setattr(logs, "_call", call)
-        log, described = logs.describe("t"), logs.describe_log("t", batches=True)
+        described = logs.describe_log("t", batches=True)
+        with pytest.raises(NotAllowed, match="grows"):
+            logs.describe("t")
+    log = whole_description(call, DescribeLogRequest(topic="t"))
     assert [each.base_offset for each in log.segments] == [0, 5]
     assert [each.producer_id for each in log.producers] == [1, 2]
     assert [each.last_offset for each in log.aborted] == [6]
