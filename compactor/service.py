@@ -154,7 +154,7 @@ class CompactorService(CompactorServiceServicer):
             engine = self._ready_engine()
             if request.HasField("plan_with_vectors"):
                 request.plan.CopyFrom(request.plan_with_vectors)
-            tried = await self._tried(request.strategies[:STRATEGIES_MAX])
+            tried = await self._run_trials(request.strategies[:STRATEGIES_MAX])
 
             analysis = RunningAnalysis(
                 partial(_analysis_of, request, engine, tried), self._executor
@@ -255,7 +255,7 @@ class CompactorService(CompactorServiceServicer):
             raise CompactionCancelled("The compaction was cancelled.")
         return trying.result()
 
-    async def _tried(self, strategies: Sequence[CompactionStrategy]) -> list[Tried]:
+    async def _run_trials(self, strategies: Sequence[CompactionStrategy]) -> list[Tried]:
         """Tries the user-defined ones among `strategies`."""
 
         async def tried(requested: CompactionStrategy) -> Tried:
@@ -297,14 +297,14 @@ class CompactorService(CompactorServiceServicer):
         del self._runs[run_id]
 
 
-def _analysis_of(request: AnalyzeRequest, engine: Engine, tried: Sequence[Tried]) -> AnalysisWork:
+def _analysis_of(request: AnalyzeRequest, engine: Engine, trials: Sequence[Tried]) -> AnalysisWork:
     # A first compaction does not wait for these modules.
     from ledgerfold.compactor.what_if.kafka.replays import KafkaAnalysisRun
     from ledgerfold.compactor.what_if.run import AnalysisRun
 
     if request.HasField("kafka"):
         return KafkaAnalysisRun(request.kafka, engine)
-    return AnalysisRun(request, engine, tried)
+    return AnalysisRun(request, engine, trials)
 
 
 def _as_json(message: DecisionMessage) -> dict[str, Any]:

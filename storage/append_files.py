@@ -62,16 +62,16 @@ class AppendFiles:
                 raise
         return opening()
 
-    def used(self, kept: _KeptFile) -> None:
-        """Marks `kept`, which is open, as most recently used. The caller holds its lock."""
+    def used(self, file: _KeptFile) -> None:
+        """Marks `file`, which is open, as most recently used. The caller holds its lock."""
         with self._lock:
-            self._open[kept] = None
-            self._open.move_to_end(kept)
+            self._open[file] = None
+            self._open.move_to_end(file)
         self.close_idle(self._open_max)
 
-    def closed(self, kept: _KeptFile) -> None:
+    def closed(self, file: _KeptFile) -> None:
         with self._lock:
-            self._open.pop(kept, None)
+            self._open.pop(file, None)
 
     def close_idle(self, kept_max: int) -> int:
         """Closes idle files until `kept_max` are open. Returns the number of files closed."""

@@ -262,7 +262,7 @@ class VectorCache:
 
     def __init__(self, ledgers_dir: Path, files: Files) -> None:
         self._ledgers_dir, self._files = ledgers_dir, files
-        self._kept: OrderedDict[str, DeletionVector] = OrderedDict()
+        self._vectors: OrderedDict[str, DeletionVector] = OrderedDict()
         self._size_bytes = 0
         self._lock = threading.Lock()
 
@@ -274,28 +274,28 @@ class VectorCache:
         if not segment.HasField("dead"):
             return None
         with self._lock:
-            cached = self._kept.get(segment.path)
+            cached = self._vectors.get(segment.path)
             if cached is not None and cached.checksum == segment.dead.checksum:
-                self._kept.move_to_end(segment.path)
+                self._vectors.move_to_end(segment.path)
                 return cached
         if not wait:
             raise BlockingIOError
         vector = load_vector(self._ledgers_dir, segment, self._files)
         with self._lock:
             self._drop(segment.path)
-            self._kept[segment.path] = vector
+            self._vectors[segment.path] = vector
             self._size_bytes += vector.size_bytes
-            while self._size_bytes > CACHED_BYTES_MAX and len(self._kept) > 1:
-                self._drop(next(iter(self._kept)))
+            while self._size_bytes > CACHED_BYTES_MAX and len(self._vectors) > 1:
+                self._drop(next(iter(self._vectors)))
         return vector
 
     def forget(self, prefix: str) -> None:
         """Forgets the vectors of segments whose path begins with `prefix`."""
         with self._lock:
-            for path in [path for path in self._kept if path.startswith(prefix)]:
+            for path in [path for path in self._vectors if path.startswith(prefix)]:
                 self._drop(path)
 
     def _drop(self, path: str) -> None:
-        vector = self._kept.pop(path, None)
+        vector = self._vectors.pop(path, None)
         if vector is not None:
             self._size_bytes -= vector.size_bytes

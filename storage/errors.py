@@ -167,9 +167,9 @@ class LimitExceeded(InvalidRequest):
     `remedy`: sentences that say what to do.
     """
 
-    def __init__(self, what: str, found: int, most: int, remedy: str) -> None:
-        super().__init__(f"{what}: {found:,}; the limit is {most:,}. {remedy}")
-        self.what, self.found, self.most, self.remedy = what, found, most, remedy
+    def __init__(self, what: str, number: int, most: int, remedy: str) -> None:
+        super().__init__(f"{what}: {number:,}; the limit is {most:,}. {remedy}")
+        self.what, self.number, self.most, self.remedy = what, number, most, remedy
 
 
 class InvalidSchema(InvalidRequest):

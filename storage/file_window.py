@@ -23,13 +23,13 @@ class Window:
         self._pread, self._size_bytes = pread, size_bytes
         self.view, self.base = memoryview(b""), 0
 
-    def place(self, offset: int, size: int, wanted: int) -> int:
-        """Returns the index in `view` of the `size` bytes at `offset`; if needed, reads `wanted`
-        bytes.
+    def index(self, offset: int, size: int, read_bytes: int) -> int:
+        """Returns the index in `view` of the `size` bytes at `offset`.
 
+        If the window does not hold them, it reads `read_bytes` bytes from there.
         Fewer than `size` bytes follow only at the end of the file.
         """
         if not self.base <= offset <= self.base + len(self.view) - size:
-            wanted = min(max(size, wanted), self._size_bytes - offset)
-            self.view, self.base = memoryview(self._pread(wanted, offset)), offset
+            read_bytes = min(max(size, read_bytes), self._size_bytes - offset)
+            self.view, self.base = memoryview(self._pread(read_bytes, offset)), offset
         return offset - self.base

@@ -75,13 +75,13 @@ def scan_keys(
     offset, last, read_bytes = 0, Position(-1, -1), BLOCK_BYTES
     while offset < segment.size_bytes:
         try:
-            at = window.place(offset, HEADER_BYTES, read_bytes)
+            at = window.index(offset, HEADER_BYTES, read_bytes)
             header = read_header(window.view, at, segment.path)
             size = header.header_bytes + header.key_bytes
             has_keys_in_values = header.codec == Codec.PULSAR and not header.is_plain
             if has_keys_in_values:
                 size += header.value_bytes
-            at = window.place(offset, size, read_bytes)
+            at = window.index(offset, size, read_bytes)
             keys_only = not has_keys_in_values
             verify_sections(window.view, header, at, segment.path, keys_only=keys_only)
         except Corruption as error:

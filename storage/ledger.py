@@ -111,7 +111,7 @@ class LedgerStore:
         self._scratch = bytearray(SCRATCH_BYTES)
         # Folders whose removal failed. The thread that takes a folder out of here retries its
         # removal.
-        self._left: set[int] = set()
+        self._undeleted: set[int] = set()
         self._left_lock = threading.Lock()
         make_durable_dir(self.ledgers_dir, files)
 
@@ -125,7 +125,7 @@ class LedgerStore:
         )
         self._damaged = dict(report.damaged_records)
         self._damage = dict(report.damaged)
-        self._left = set(report.left)
+        self._undeleted = set(report.undeleted)
         self._unrecorded = {
             topic: MetadataLost(topic, ids) for topic, ids in report.unrecorded.items()
         }
@@ -353,7 +353,7 @@ class LedgerStore:
                 writer.abandon()
         failed = {*ledger_ids}
         with self._left_lock:
-            remaining, self._left = self._left - failed, set()
+            remaining, self._undeleted = self._undeleted - failed, set()
         try:
             self._delete(ledger_ids)
             failed.clear()
@@ -369,7 +369,7 @@ class LedgerStore:
                 self._forget(ledger_id)
             failed |= delete_left(remaining, self.ledgers_dir, self._metadata, self._files)
             with self._left_lock:
-                self._left |= failed
+                self._undeleted |= failed
 
     def _delete(self, ledger_ids: Collection[int]) -> None:
         try:

@@ -81,10 +81,10 @@ def find_losses(
     return unnamed
 
 
-def _note_losses(store: StoreRecord, lost: int) -> None:
-    """`lost`: the number of lost writes, each of which may have reserved a block of ids."""
+def _note_losses(store: StoreRecord, lost_writes: int) -> None:
+    """`lost_writes`: the number of lost writes, each of which may have reserved a block of ids."""
     store.is_incomplete = True
-    store.next_producer_id += lost * IDS_PER_BLOCK
+    store.next_producer_id += lost_writes * IDS_PER_BLOCK
 
 
 def load_mark(data_dir: Path, files: Files) -> WriteMark | None:

@@ -27,22 +27,22 @@ class LruCache(Generic[K, V]):
 
     def __init__(self, kept_max: int) -> None:
         self._kept_max = kept_max
-        self._kept: OrderedDict[K, V] = OrderedDict()
+        self._entries: OrderedDict[K, V] = OrderedDict()
         # Counts the calls of forget().
         self._forgettings = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
     def get(self, key: K, make: Callable[[], V]) -> V:
         """Returns the cached value, or builds it. Raises what `make` raises; then nothing is
         cached.
         """
         with self._lock:
-            cached = self._kept.get(key)
+            cached = self._entries.get(key)
             if cached is not None:
-                self._kept.move_to_end(key)
+                self._entries.move_to_end(key)
                 return cached
             forgettings = self._forgettings
         built = make()
@@ -50,11 +50,11 @@ class LruCache(Generic[K, V]):
         with self._lock:
             if self._forgettings != forgettings:
                 return built
-            cached = self._kept.setdefault(key, built)
-            self._kept.move_to_end(key)
-            if len(self._kept) > self._kept_max:
+            cached = self._entries.setdefault(key, built)
+            self._entries.move_to_end(key)
+            if len(self._entries) > self._kept_max:
                 # Released at the end of this call, without the lock.
-                evicted = self._kept.popitem(last=False)
+                evicted = self._entries.popitem(last=False)
         del evicted
         return cached
 
@@ -62,6 +62,6 @@ class LruCache(Generic[K, V]):
         """Removes all values whose key matches. Callers that hold one may continue to use it."""
         with self._lock:
             self._forgettings += 1
-            removed = [self._kept.pop(key) for key in [*self._kept] if matches(key)]
+            removed = [self._entries.pop(key) for key in [*self._entries] if matches(key)]
         # Released without the lock.
         del removed

@@ -75,7 +75,7 @@ class NativeBatch(DecodedBatch):
     def _keep(self, rows: list[int]) -> None:
         """Keeps only these rows of the key section's columns."""
         self.flags = bytes([self.flags[row] for row in rows])
-        self.key_blob, self.key_offsets = _kept(self.key_blob, self.key_offsets, rows)
+        self.key_blob, self.key_offsets = _selected(self.key_blob, self.key_offsets, rows)
         sizes = [self._stored_offsets[row + 1] - self._stored_offsets[row] for row in rows]
         self.value_offsets = offsets_of(sizes)
         if self.event_times is not None:
@@ -133,7 +133,7 @@ class NativeBatch(DecodedBatch):
             if len(self.value_blob) != self._stored_offsets[-1]:
                 raise InvalidRequest("The value sizes of a native entry do not match its values.")
             if self._stored is not None:
-                self.value_blob, _ = _kept(self.value_blob, self._stored_offsets, self._stored)
+                self.value_blob, _ = _selected(self.value_blob, self._stored_offsets, self._stored)
         return self._values
 
     @property
@@ -210,7 +210,7 @@ class NativeBatch(DecodedBatch):
         return _slice(self.values.ordering_keys, self.values.ordering_key_offsets, at) or None
 
 
-def _kept(blob: bytes, offsets: list[int], rows: list[int]) -> tuple[bytes, list[int]]:
+def _selected(blob: bytes, offsets: list[int], rows: list[int]) -> tuple[bytes, list[int]]:
     """Returns the blob and offsets of these rows."""
     parts = [blob[offsets[row] : offsets[row + 1]] for row in rows]
     return b"".join(parts), offsets_of(list(map(len, parts)))

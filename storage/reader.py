@@ -165,10 +165,10 @@ class LedgerReader:
         start: Position,
         end: Position,
         bytes_max: int,
-        found: list[StoredEntry],
+        entries: list[StoredEntry],
         wait: bool,
     ) -> int:
-        """Appends entries to `found`. Returns their size in bytes."""
+        """Appends to `entries`. Returns the size of what it appended, in bytes."""
         path, taken, passed = segment.path, 0, 0
         last = record_position(segment, last=True)
         end = min(end, last)
@@ -187,20 +187,20 @@ class LedgerReader:
                 run, size = read_run(block, expected, end, is_dense=not self._is_compacted)
                 if run:
                     self._check_position(segment, offset, run[0].header.position, expected)
-                    found += run
+                    entries += run
                     taken, offset, passed = taken + size, offset + size, passed + len(run)
                     expected = run[-1].header.position.next
                     if expected > end:
                         break
             at = offset - base
             for header, data in self._entries(
-                pread, path, block, at, base, end, bool(found), vector
+                pread, path, block, at, base, end, bool(entries), vector
             ):
                 position = header.position
                 self._check_position(segment, offset, position, expected)
                 if data is not None:
-                    found.append(_served(header, data, offset, vector, path))
-                    taken += len(found[-1].data)
+                    entries.append(_served(header, data, offset, vector, path))
+                    taken += len(entries[-1].data)
                 offset += header.size_bytes
                 passed += 1
                 expected = position.next
@@ -214,7 +214,7 @@ class LedgerReader:
                 raise BlockingIOError
         # A compacted ledger may have no entry between two others.
         is_there = expected <= end and (not self._is_compacted or end == last)
-        if is_there and not found:
+        if is_there and not entries:
             raise Corruption(path, offset, f"entry {expected}", "no such entry")
         if passed:
             self._remember(expected, path, offset)
@@ -376,10 +376,10 @@ def _served(
 
 
 def _live_keys(
-    found: Iterator[tuple[EntryHeader, memoryview]], vector: DeletionVector, path: str
+    entries: Iterator[tuple[EntryHeader, memoryview]], vector: DeletionVector, path: str
 ) -> Iterator[tuple[EntryHeader, memoryview]]:
     offset = 0
-    for header, keys in found:
+    for header, keys in entries:
         index = place_of(vector, header, offset, path)
         offset += header.size_bytes
         if index is None:

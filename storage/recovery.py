@@ -88,7 +88,7 @@ def recover_all(
     report = RecoveryReport(is_same_boot=is_same_boot)
     _check_metadata(ledgers_dir, metadata, files)
     ledgers = {record.ledger_id: record for record in metadata.ledgers()}
-    report.known = set(ledgers)
+    report.ledger_ids = set(ledgers)
     unnamed = find_losses(ledgers_dir, metadata, ledgers, files, report)
     unrecorded = {ledger_id for ids in report.unrecorded.values() for ledger_id in ids}
     for record in ledgers.values():
@@ -134,9 +134,9 @@ def _delete(
 ) -> None:
     """Continues a deletion, unless a lost write may have cancelled its reason."""
     if report.is_incomplete and files.exists(ledgers_dir / str(record.ledger_id)):
-        report.kept.append(str(ledgers_dir / str(record.ledger_id)))
+        report.preserved.append(str(ledgers_dir / str(record.ledger_id)))
     elif delete_left({record.ledger_id}, ledgers_dir, metadata, files):
-        report.left.append(record.ledger_id)
+        report.undeleted.append(record.ledger_id)
     else:
         report.deleted.append(record.ledger_id)
 
@@ -312,9 +312,9 @@ class _Unproven:
 def _whole_entry(window: Window, offset: int, path: str, expected: Position) -> EntryHeader:
     """Returns the header of an entry after verifying every byte of the entry."""
     try:
-        at = window.place(offset, HEADER_BYTES, _BLOCK_BYTES)
+        at = window.index(offset, HEADER_BYTES, _BLOCK_BYTES)
         header = read_header(window.view, at, path)
-        at = window.place(offset, header.size_bytes, _BLOCK_BYTES)
+        at = window.index(offset, header.size_bytes, _BLOCK_BYTES)
         verify_sections(window.view, header, at, path)
     except Corruption as error:
         raise shifted(error, window.base) from error
@@ -365,18 +365,18 @@ def _search(file: ReadFile, offset: int, bad: Position) -> _Following:
         offset += len(block) - HEADER_BYTES + 1
 
 
-def _with_header(found: _Following, block: bytes, at: int, bad: Position) -> _Following:
+def _with_header(following: _Following, block: bytes, at: int, bad: Position) -> _Following:
     try:
         header = read_header(block, at)
     except Corruption:
-        return found
+        return following
     except IncompatibleFormat:
         # A newer build's header may prove it: this build cannot tell.
-        return _Following(max(found.last, bad.next), True)
+        return _Following(max(following.last, bad.next), True)
     if header.position <= bad:
-        return found
-    is_proof = found.is_proof or proves(header, bad.entry_id)
-    return _Following(max(found.last, header.position), is_proof)
+        return following
+    is_proof = following.is_proof or proves(header, bad.entry_id)
+    return _Following(max(following.last, header.position), is_proof)
 
 
 def _cut(path: Path, offset: int, damage: Corruption, files: Files, report: RecoveryReport) -> None:

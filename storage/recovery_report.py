@@ -17,7 +17,7 @@ class RecoveryReport:
     is_same_boot: bool = False
     ledgers: int = 0
     # Ids of all ledgers that have a record, in any state.
-    known: set[int] = field(default_factory=set)
+    ledger_ids: set[int] = field(default_factory=set)
     closed: list[int] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
     deleted: list[int] = field(default_factory=list)
@@ -26,11 +26,11 @@ class RecoveryReport:
     # an entry is removed.
     is_incomplete: bool = False
     # Files and folders that no record names, kept because a lost record may have named them.
-    kept: list[str] = field(default_factory=list)
+    preserved: list[str] = field(default_factory=list)
     # Ledgers with entries that no record names, by topic.
     unrecorded: dict[str, list[int]] = field(default_factory=dict)
     # Ledgers with files that could not be removed.
-    left: list[int] = field(default_factory=list)
+    undeleted: list[int] = field(default_factory=list)
     damaged: dict[int, StorageError] = field(default_factory=dict)
     # The readable part of damaged ledgers that could not be closed. Their records stay open.
     damaged_records: dict[int, LedgerRecord] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class RecoveryReport:
             f"{counted(self.ledgers, 'ledger')}, {len(self.closed)} closed, "
             f"{counted(len(self.torn), 'torn tail')} cut, "
             f"{len(self.deleted)} deleted, {counted(len(self.orphans), 'orphan')} removed, "
-            f"{len(self.left)} left for later, {len(self.kept)} without a record kept, "
+            f"{len(self.undeleted)} left for later, {len(self.preserved)} without a record kept, "
             f"{len(self.damaged)} damaged"
             + (", and the metadata have lost writes" if self.is_incomplete else "")
         )

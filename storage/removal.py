@@ -77,12 +77,12 @@ def sweep(
         if ledger_id is None or ledger_id in report.damaged:
             continue
         in_folder = of_folder.get(ledger_id, [])
-        is_orphan = ledger_id not in report.known
+        is_orphan = ledger_id not in report.ledger_ids
         retained = [each for each in in_folder if keeps_entries and each.holds_entries]
         if retained:
             # Without it, a repair could not tell which messages of its segment are dead.
             retained += [each for each in in_folder if each.path.suffix == DELETION_VECTOR_SUFFIX]
-        report.kept += [str(each.path) for each in retained]
+        report.preserved += [str(each.path) for each in retained]
         try:
             if is_orphan and not retained:
                 files.remove_dir(ledgers_dir / folder)
@@ -95,7 +95,7 @@ def sweep(
         except DiskFailure as error:
             _log.warning("Not removed yet: %s", error)
             if is_orphan:
-                report.left.append(ledger_id)
+                report.undeleted.append(ledger_id)
 
 
 def sweep_folder(folder: str, named: set[str], ledgers_dir: Path, files: Files) -> None:

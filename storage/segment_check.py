@@ -182,7 +182,7 @@ class _Scan:
         """Returns a block and the index of `offset` in it, with at least `size` bytes if they
         exist.
         """
-        at = self._window.place(offset, min(size, self._end - offset), BLOCK_BYTES)
+        at = self._window.index(offset, min(size, self._end - offset), BLOCK_BYTES)
         return self._window.view, at
 
     def _pread(self, size: int, offset: int) -> bytes:

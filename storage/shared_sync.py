@@ -24,7 +24,7 @@ class SharedSync:
         # Held during a sync.
         self._lock = threading.Lock()
         # The number of syncs begun, and the failures of syncs for which a caller waits.
-        self._begun = 0
+        self._sync_count = 0
         self._failure: tuple[int, BaseException] | None = None
 
     def sync(self) -> None:
@@ -33,15 +33,15 @@ class SharedSync:
         After a failure, all callers that waited for that sync get the error.
         """
         # The first sync that begins after this line. One more if another begins right now.
-        needed = self._begun + 1
+        needed = self._sync_count + 1
         with self._lock:
-            if self._begun >= needed:
+            if self._sync_count >= needed:
                 if self._failure is not None and self._failure[0] >= needed:
                     raise self._failure[1]
                 return
-            self._begun += 1
+            self._sync_count += 1
             try:
                 self._files.sync_dir(self._folder)
             except BaseException as error:
-                self._failure = self._begun, error
+                self._failure = self._sync_count, error
                 raise

@@ -103,14 +103,16 @@ class SnapshotFolder:
             for path in self.unwhole(record, lambda each: folder / flat(each)):
                 raise MissingFile(str(folder / flat(path)), f"snapshot {records.name}")
 
-    def unwhole(self, record: LedgerRecord, place: Callable[[str], Path]) -> Iterator[str]:
+    def unwhole(self, record: LedgerRecord, path_of: Callable[[str], Path]) -> Iterator[str]:
         """Yields the ledger's files that are missing in a folder, or not of the recorded size."""
         sizes = {each.path: each.size_bytes for each in record.segments}
         for path in sorted(file_names(record)):
             # A key index may be deleted at any time.
             if path.endswith(KEY_INDEX_SUFFIX):
                 continue
-            size_bytes = self._files.size(place(path)) if self._files.exists(place(path)) else None
+            size_bytes = (
+                self._files.size(path_of(path)) if self._files.exists(path_of(path)) else None
+            )
             if size_bytes is None or size_bytes != sizes.get(path, size_bytes):
                 yield path
 

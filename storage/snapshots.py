@@ -220,35 +220,35 @@ class Snapshots(SnapshotFolder):
         cursor.incarnation = self._metadata.new_incarnation(self._clock_ms())
         return cursor
 
-    def _list(self, records: SnapshotRecords, wanted: dict[int, LedgerRecord]) -> list[int]:
+    def _list(self, records: SnapshotRecords, records_by_id: dict[int, LedgerRecord]) -> list[int]:
         """Lists the ledgers that exist no more as being made. Returns their ids."""
         ledgers = {each.ledger_id: each for each in self._metadata.ledgers()}
         deleted = {
             ledger_id
             for ledger_id, each in ledgers.items()
-            if ledger_id in wanted and each.state == LEDGER_STATE_DELETING
+            if ledger_id in records_by_id and each.state == LEDGER_STATE_DELETING
         }
         delete_ledgers(deleted, self._ledgers_dir, self._metadata, self._files)
-        restored = [each for each in wanted if each in deleted or each not in ledgers]
-        for ledger_id in wanted.keys() - restored:
-            if ledgers[ledger_id] != wanted[ledger_id]:
+        restored = [each for each in records_by_id if each in deleted or each not in ledgers]
+        for ledger_id in records_by_id.keys() - restored:
+            if ledgers[ledger_id] != records_by_id[ledger_id]:
                 raise NotAllowed(
                     f"Ledger {ledger_id} was repaired after snapshot {records.name} was saved, so "
                     "it cannot be restored. Save a new snapshot."
                 )
         with self._metadata.batch() as batch:
             for ledger_id in restored:
-                batch.put_being_made(wanted[ledger_id])
+                batch.put_being_made(records_by_id[ledger_id])
         return restored
 
-    def _bring_back(self, records: SnapshotRecords, wanted: dict[int, LedgerRecord]) -> None:
+    def _bring_back(self, records: SnapshotRecords, records_by_id: dict[int, LedgerRecord]) -> None:
         """Links the files of the ledgers that exist no more; a start would remove them again.
 
         Also links files that are missing in, or differ in size from, those of existing ledgers.
         """
         reach("restore.marked")
         folder = self.path / records.name
-        linked = [self._link_back(record, folder) for record in wanted.values()]
+        linked = [self._link_back(record, folder) for record in records_by_id.values()]
         if any(linked):
             self._files.sync_dir(self._ledgers_dir)
         reach("restore.linked")

@@ -177,12 +177,12 @@ class TopicImport:
         self._metadata.count_durably()
         return Imported(checked.topic, len(checked.ledgers), checked.messages)
 
-    def _delete(self, found: _Checked) -> None:
+    def _delete(self, checked: _Checked) -> None:
         """Deletes the ledgers as far as possible; a start deletes the rest."""
-        delete_left(found.ledgers, self._ledgers_dir, self._metadata, self._disk)
+        delete_left(checked.ledgers, self._ledgers_dir, self._metadata, self._disk)
 
-    def _damage(self, found: str) -> Corruption:
-        return Corruption(str(self._path), 0, "the archive of a topic", found)
+    def _damage(self, description: str) -> Corruption:
+        return Corruption(str(self._path), 0, "the archive of a topic", description)
 
     def _content(self, archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
         content = archive.extractfile(info) if info.isreg() else None
@@ -190,7 +190,7 @@ class TopicImport:
             raise self._damage(f"{info.name}, which is no file")
         return content
 
-    def _whole(self, archive: tarfile.TarFile, name: str, bytes_max: int) -> bytes:
+    def _member(self, archive: tarfile.TarFile, name: str, bytes_max: int) -> bytes:
         info = archive.next()
         if info is None or info.name != name:
             raise self._damage("its end" if info is None else f"{info.name} instead of {name}")
@@ -199,7 +199,7 @@ class TopicImport:
         return self._content(archive, info).read()
 
     def _records(self, archive: tarfile.TarFile) -> SnapshotRecords:
-        data = self._whole(archive, SNAPSHOT_RECORDS, RECORDS_BYTES_MAX)
+        data = self._member(archive, SNAPSHOT_RECORDS, RECORDS_BYTES_MAX)
         try:
             if data[:4] == checksum_of(data[4:]):
                 return SnapshotRecords.FromString(data[4:])
@@ -209,14 +209,14 @@ class TopicImport:
         raise self._damage(found)
 
     def _features(self, archive: tarfile.TarFile) -> list[str]:
-        names = self._whole(archive, _FEATURES, _FEATURES_BYTES_MAX).decode(errors="replace")
+        names = self._member(archive, _FEATURES, _FEATURES_BYTES_MAX).decode(errors="replace")
         unknown = sorted(set(names.split()) - FEATURES)
         if unknown:
             raise UnknownFeatures(unknown)
         return names.split()
 
-    def _check_free(self, found: _Checked) -> None:
-        for name in sorted(found.names):
+    def _check_free(self, checked: _Checked) -> None:
+        for name in sorted(checked.names):
             partition = parse_partition(name)
             full_name = name if partition is None else partition.topic
             if self._metadata.topic(name) or self._metadata.partitioned_topic(name):
@@ -226,7 +226,7 @@ class TopicImport:
                 raise TopicExists(full_name)
         used = sorted(
             each
-            for each in found.ledgers
+            for each in checked.ledgers
             if self._metadata.ledger(each) or self._disk.exists(self._ledgers_dir / str(each))
         )
         if used:
@@ -235,13 +235,15 @@ class TopicImport:
                 f"Other topics have ledgers with the ids {listed} here, and message ids contain "
                 "them. Import the topic into a new data directory."
             )
-        self._check_snapshots(found)
+        self._check_snapshots(checked)
 
-    def _check_snapshots(self, found: _Checked) -> None:
+    def _check_snapshots(self, checked: _Checked) -> None:
         """Raises NotAllowed if a snapshot could not be restored after the import."""
         for name, saved in SnapshotFolder(self._ledgers_dir.parent, self._disk).ledgers():
             other = sorted(
-                each for each, record in found.ledgers.items() if saved.get(each, record) != record
+                each
+                for each, record in checked.ledgers.items()
+                if saved.get(each, record) != record
             )
             if other:
                 listed = ", ".join(map(str, other[:10]))
@@ -251,14 +253,14 @@ class TopicImport:
                     "directory."
                 )
 
-    def _list(self, found: _Checked) -> None:
-        self._metadata.skip_ledger_ids(max(found.ledgers, default=0))
+    def _list(self, checked: _Checked) -> None:
+        self._metadata.skip_ledger_ids(max(checked.ledgers, default=0))
         with self._metadata.batch() as batch:
-            for record in found.ledgers.values():
+            for record in checked.ledgers.values():
                 batch.put_being_made(record)
 
-    def _extract(self, archive: tarfile.TarFile, found: _Checked) -> None:
-        remaining = found.files()
+    def _extract(self, archive: tarfile.TarFile, checked: _Checked) -> None:
+        remaining = checked.files()
         folders = set[Path]()
         while (info := archive.next()) is not None:
             content = self._content(archive, info)
@@ -277,15 +279,15 @@ class TopicImport:
         missing = [name for name in sorted(remaining) if not name.endswith(LABEL)]
         if missing:
             raise self._damage(f"no {missing[0]}")
-        complete_labels(found.decoded, self._ledgers_dir, self._disk)
+        complete_labels(checked.decoded, self._ledgers_dir, self._disk)
         for folder in folders:
             self._disk.sync_dir(folder)
         self._disk.sync_dir(self._ledgers_dir)
 
-    def _verify(self, found: _Checked) -> None:
+    def _verify(self, checked: _Checked) -> None:
         """Reads every entry. Raises Corruption, MissingFile."""
         vectors = VectorCache(self._ledgers_dir, self._disk)
-        for record in found.ledgers.values():
+        for record in checked.ledgers.values():
             for segment in record.segments:
                 path = self._ledgers_dir / segment.path
                 tally = tally_segment(path, segment, self._disk)
@@ -300,7 +302,7 @@ class TopicImport:
             position, last = EARLIEST, reader.last
             while last is not None and position <= last:
                 entries = reader.read(position, bytes_max=_READ_BYTES, end=LATEST)
-                found.messages += sum(each.header.message_count for each in entries)
+                checked.messages += sum(each.header.message_count for each in entries)
                 position = entries[-1].header.position.next if entries else LATEST
 
 
@@ -325,8 +327,8 @@ class _Checked:
         if named != self.ledgers.keys():
             raise self._bad("the ledgers of other topics")
 
-    def _bad(self, found: str) -> Corruption:
-        return Corruption(self._path, 0, "records of one topic", found)
+    def _bad(self, description: str) -> Corruption:
+        return Corruption(self._path, 0, "records of one topic", description)
 
     def _check(self, record: Message) -> None:
         if isinstance(record, TopicRecord | PartitionedTopicRecord):

@@ -223,23 +223,23 @@ class LedgerWriter:
             taken.stamps.extend(queued.stamps(self.ledger_id))
         return taken
 
-    def _flush_segment(self, left: _Unwritten) -> _Unwritten:
+    def _flush_segment(self, unwritten: _Unwritten) -> _Unwritten:
         """Writes entries until the current segment is full. Returns those that are left."""
         if self._tally is not None and (
             self._tally.record.size_bytes >= self._settings.segment_bytes_max
         ):
             self.seal_segment()
         if self._tally is None:
-            self._begin_segment(left.stamps[0][1])
+            self._begin_segment(unwritten.stamps[0][1])
         file, tally = self._file, self._tally
         assert file is not None
         assert tally is not None
         room = self._settings.segment_bytes_max - tally.record.size_bytes
-        end = _until_full(left.headers, room)
-        headers, stamps = left.headers[:end], left.stamps[:end]
+        end = _until_full(unwritten.headers, room)
+        headers, stamps = unwritten.headers[:end], unwritten.stamps[:end]
         stamped = stamped_headers(headers, stamps, self._synced_entries)
         reach("flush.before-write")
-        file.write(_buffers(stamped, left.bodies))
+        file.write(_buffers(stamped, unwritten.bodies))
         reach("flush.after-write")
         if self._settings.durability == "fsync":
             file.sync()
@@ -252,7 +252,7 @@ class LedgerWriter:
         self._publish(tally)
         self.durable = last
         self._flushed_bytes += size_of(headers)
-        return _Unwritten(left.headers[end:], left.bodies[end:], left.stamps[end:])
+        return _Unwritten(unwritten.headers[end:], unwritten.bodies[end:], unwritten.stamps[end:])
 
     def _publish(self, tally: SegmentTally) -> None:
         """Replaces the record by one whose last segment is `tally.record`."""

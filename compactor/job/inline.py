@@ -113,18 +113,18 @@ class Shuffled(Stage):
     before: Stage
     partitions: int
     number_of: Callable[[Any], int]
-    _found: list[list[Any] | None] | None = None
+    _buckets: list[list[Any] | None] | None = None
 
     def read(self, number: int, check: Check) -> Iterable[Any]:
-        if self._found is None:
-            self._found = list(self._shuffled(check))
-        rows, self._found[number] = self._found[number], None
+        if self._buckets is None:
+            self._buckets = list(self._shuffled(check))
+        rows, self._buckets[number] = self._buckets[number], None
         assert rows is not None, "rows that are read twice must be kept"
         return rows
 
     def release(self) -> None:
-        if self._found is not None:
-            self._found = [None] * self.partitions
+        if self._buckets is not None:
+            self._buckets = [None] * self.partitions
         self.before.release()
 
     def _shuffled(self, check: Check) -> list[list[Any]]:
@@ -157,8 +157,8 @@ class InlineRows:
     ) -> InlineRows:
         return replace(self, stage=Shuffled(self.stage, partitions, number_of))
 
-    def filter(self, wanted: Callable[[Any], bool]) -> InlineRows:
-        return self.mapPartitions(partial(filter, wanted))
+    def filter(self, predicate: Callable[[Any], bool]) -> InlineRows:
+        return self.mapPartitions(partial(filter, predicate))
 
     def kept(self) -> InlineRows:
         return replace(self, stage=InputRows(self.run(self.stage)))

@@ -48,7 +48,7 @@ class JoinedKeys:
             return self._column
         return self._column.take(to_arrow(self._rows))
 
-    def some(self, codes: NDArray[np.integer]) -> list[bytes]:
+    def keys_of(self, codes: NDArray[np.integer]) -> list[bytes]:
         """Returns these keys, without a copy of the others."""
         rows = codes if self._rows is None else self._rows[codes]
         found: list[bytes] = self._column.take(to_arrow(rows)).to_pylist()

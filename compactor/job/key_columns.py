@@ -92,7 +92,9 @@ class KeyColumns:
         self.add_section(location, header, segment.first_position + entry.row, section)
         return section
 
-    def add_section(self, place: Place, header: EntryHeader, position: int, section: Keys) -> None:
+    def add_section(
+        self, location: Place, header: EntryHeader, position: int, section: Keys
+    ) -> None:
         """Adds an entry by its key section. `position`: of its first row."""
         rows = header.message_count
         if isinstance(section, KeySection):
@@ -102,7 +104,7 @@ class KeyColumns:
                 self._passing.append(self.rows)
         self.counts.append(rows)
         self._positions.append(position)
-        self._places.append(place)
+        self._places.append(location)
         self._key_offsets.append(section.key_offsets)
         self._keys.append(section.keys)
         self._flags.append(section.flags)
@@ -119,7 +121,7 @@ class KeyColumns:
         self.size_bytes += header.size_bytes
 
     def add_singles(
-        self, place: Place, position: int, section: NativeKeys, size_bytes: int
+        self, location: Place, position: int, section: NativeKeys, size_bytes: int
     ) -> None:
         """Adds entries of one message each as if they were one entry, by their joined columns.
 
@@ -128,7 +130,7 @@ class KeyColumns:
         count = len(section.flags)
         self.counts.append(count)
         self._positions.append(position)
-        self._places.append(place)
+        self._places.append(location)
         self._key_offsets.append(section.key_offsets)
         self._keys.append(section.keys)
         self._flags.append(section.flags)

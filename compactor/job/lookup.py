@@ -116,7 +116,7 @@ def _in_segment(
         first_rows, offsets = index.first_rows[touched], index.offsets[touched]
         for entry in read_keys(segment, offsets.tolist()):
             position = (segment.ordinal << ROW_BITS) + int(first_rows[columns.entries])
-            columns.add_section(entry.place, entry.header, position, entry.keys)
+            columns.add_section(entry.location, entry.header, position, entry.keys)
         counts = np.array(columns.counts, np.int64)
         firsts = np.cumsum(counts) - counts
         picked = columns.pick(firsts[entry_of] + unique - first_rows[entry_of])
@@ -134,9 +134,9 @@ READ_BYTES_MIN = 4096
 
 
 class EntryKeys(NamedTuple):
-    """An entry without its values. `place`: of the key section."""
+    """An entry without its values. `location`: of the key section."""
 
-    place: Place
+    location: Place
     header: EntryHeader
     keys: Keys
 
@@ -160,13 +160,13 @@ def read_keys(segment: InputSegment, offsets: Iterable[int]) -> Iterator[EntryKe
         window, size_wanted = Window(file.pread, size_bytes), READ_BYTES_MIN
         for offset in offsets:
             try:
-                at = window.place(offset, HEADER_BYTES, size_wanted)
+                at = window.index(offset, HEADER_BYTES, size_wanted)
                 header = read_header(window.view, at, path)
                 is_batch = header.codec == Codec.PULSAR and not header.is_plain
                 size = header.header_bytes + header.key_bytes
                 if is_batch:
                     size = header.size_bytes
-                at = window.place(offset, size, size)
+                at = window.index(offset, size, size)
                 view = window.view
                 section, values = verify_sections(view, header, at, path, keys_only=not is_batch)
             except Corruption as error:

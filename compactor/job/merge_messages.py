@@ -48,7 +48,7 @@ def merge_messages(
                     yield 0, row[1]
         state = decided(strategy, spool)
     yield from to_copy_tasks(state.survivors(), first_ordinals)
-    yield 0, Counts(removed_events=state.removed_events, keys=len(state.standing))
+    yield 0, Counts(removed_events=state.removed_events, keys=len(state.current))
 
 
 def decided(strategy: MessageStrategy, spool: Spool) -> ClassState:
@@ -65,11 +65,11 @@ class ClassState:
     def __init__(self, strategy: MessageStrategy) -> None:
         """Creates an instance of the class. Raises StrategyFailed."""
         self._strategy = strategy
-        self._made, self._watch = strategy.made(), strategy.watch()
+        self._strategy_object, self._watch = strategy.create(), strategy.watch()
         self._numbers: dict[str, int] = {}
         self.removed_events = 0
         # The current message of each key, by the key's number; None if there is none.
-        self.standing: list[Message | None] = []
+        self.current: list[Message | None] = []
 
     def about(self, columns: Mapping[str, bytes]) -> None:
         """Asks about all messages of a chunk. Raises StrategyFailed."""
@@ -83,12 +83,12 @@ class ClassState:
             gc.enable()
 
     def _about(self, columns: Mapping[str, bytes]) -> None:
-        should_keep_left = self._made.should_keep_left
+        should_keep_left = self._strategy_object.should_keep_left
         handle_skipped: Callable[[str, Any], object] | None
-        handle_skipped = getattr(self._made, "handle_skipped", None)
+        handle_skipped = getattr(self._strategy_object, "handle_skipped", None)
         texts, keys = key_texts(columns), key_numbers(columns)
         numbers = self._numbered(texts)
-        standing, watch, accepted = self.standing, self._watch, 0
+        standing, watch, accepted = self.current, self._watch, 0
         chunk = messages(columns, map(texts.__getitem__, keys))
         try:
             for number, message in zip(map(numbers.__getitem__, keys), chunk, strict=True):
@@ -115,11 +115,11 @@ class ClassState:
         """Returns the number of each key among all keys so far."""
         known = self._numbers
         numbers = [known.setdefault(key, len(known)) for key in keys]
-        self.standing.extend([None] * (len(known) - len(self.standing)))
+        self.current.extend([None] * (len(known) - len(self.current)))
         return numbers
 
     def survivors(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        places = [message.place for message in self.standing if message is not None]
+        places = [message.place for message in self.current if message is not None]
         positions = np.array(places, np.int64) >> 1
         positions.sort()
         return positions

@@ -71,13 +71,13 @@ class MessageColumns:
             expected = "an entry that decodes"
             raise Corruption(segment.path, entry.offset, expected, str(error)) from error
 
-    def _add_pulsar_values(self, found: MessageValues) -> None:
-        pairs = list(chain.from_iterable(found.properties))
-        self.value_bytes += sum(map(len, found.contents)) + sum(map(len, chain(*pairs)))
+    def _add_pulsar_values(self, values: MessageValues) -> None:
+        pairs = list(chain.from_iterable(values.properties))
+        self.value_bytes += sum(map(len, values.contents)) + sum(map(len, chain(*pairs)))
         if "value" in self._reads:
-            self._values.add(_lengths(found.contents), b"".join(found.contents))
+            self._values.add(_lengths(values.contents), b"".join(values.contents))
         if "properties" in self._reads:
-            self._properties.add_pairs(_lengths(found.properties), pairs)
+            self._properties.add_pairs(_lengths(values.properties), pairs)
 
     def _add_values(self, keys: NativeKeys, values: NativeValues, count: int) -> None:
         self.value_bytes += len(values.values)

@@ -48,25 +48,25 @@ def copy_parts(segments: Sequence[InputSegment]) -> Parts:
     return Parts(copies=1, copied_messages=messages, copied_bytes=size_bytes)
 
 
-def progress_of(parts: Parts, whole: Parts) -> CompactionProgress:
-    """Returns the progress that administrators see. `whole`: the parts of the complete run."""
-    done, phase_one_tasks = parts.scans + parts.merges, whole.scans + whole.merges
+def progress_of(parts: Parts, total: Parts) -> CompactionProgress:
+    """Returns the progress that administrators see. `total`: the parts of the complete run."""
+    done, phase_one_tasks = parts.scans + parts.merges, total.scans + total.merges
     if done < phase_one_tasks:
         return CompactionProgress(
             phase=COMPACTION_PHASE_ONE,
             tasks_done=done,
             tasks_total=phase_one_tasks,
-            messages=min(parts.scanned_messages, whole.scanned_messages),
-            bytes=min(parts.scanned_bytes, whole.scanned_bytes),
-            messages_total=whole.scanned_messages,
-            bytes_total=whole.scanned_bytes,
+            messages=min(parts.scanned_messages, total.scanned_messages),
+            bytes=min(parts.scanned_bytes, total.scanned_bytes),
+            messages_total=total.scanned_messages,
+            bytes_total=total.scanned_bytes,
         )
     return CompactionProgress(
         phase=COMPACTION_PHASE_TWO,
-        tasks_done=min(parts.copies, whole.copies),
-        tasks_total=whole.copies,
-        messages=min(parts.copied_messages, whole.copied_messages),
-        bytes=min(parts.copied_bytes, whole.copied_bytes),
-        messages_total=whole.copied_messages,
-        bytes_total=whole.copied_bytes,
+        tasks_done=min(parts.copies, total.copies),
+        tasks_total=total.copies,
+        messages=min(parts.copied_messages, total.copied_messages),
+        bytes=min(parts.copied_bytes, total.copied_bytes),
+        messages_total=total.copied_messages,
+        bytes_total=total.copied_bytes,
     )

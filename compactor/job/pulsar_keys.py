@@ -125,15 +125,15 @@ def _batch(header: EntryHeader, metadata: MessageMetadata, section: bytes) -> Ke
     )
 
 
-def _keys(payload: bytes, found: Scanned) -> tuple[Integers, bytes]:
+def _keys(payload: bytes, scan: Scanned) -> tuple[Integers, bytes]:
     """Returns the offsets of the keys, and the concatenated keys."""
-    sizes = found.key_sizes
+    sizes = scan.key_sizes
     offsets = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     if offsets[-1] > _KEY_BYTES_MEAN * len(sizes):
-        starts = found.key_starts.tolist()
-        ends = (found.key_starts + sizes).tolist()
+        starts = scan.key_starts.tolist()
+        ends = (scan.key_starts + sizes).tolist()
         keys = (payload[start:end] for start, end in zip(starts, ends, strict=True))
         return offsets, b"".join(keys)
-    at = np.arange(offsets[-1]) + np.repeat(found.key_starts - offsets[:-1], sizes)
+    at = np.arange(offsets[-1]) + np.repeat(scan.key_starts - offsets[:-1], sizes)
     return offsets, np.frombuffer(payload, np.uint8)[at].tobytes()

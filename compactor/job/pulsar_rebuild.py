@@ -73,17 +73,17 @@ def changes_ids(header: EntryHeader, entry: RawEntry) -> bool:
     return header.message_count == 1 or header.message_count < metadata.num_messages_in_batch
 
 
-def _with_placeholders(payload: bytes, found: Scanned, kept: Integers) -> bytes:
+def _with_placeholders(payload: bytes, scan: Scanned, indexes: Integers) -> bytes:
     """Returns the batch with these messages, and placeholders for all others."""
-    breaks = np.flatnonzero(np.diff(kept) != 1)
-    firsts = np.concatenate((kept[:1], kept[breaks + 1]))
-    lasts = np.concatenate((kept[breaks], kept[-1:]))
+    breaks = np.flatnonzero(np.diff(indexes) != 1)
+    firsts = np.concatenate((indexes[:1], indexes[breaks + 1]))
+    lasts = np.concatenate((indexes[breaks], indexes[-1:]))
     gaps = firsts - np.concatenate(([0], lasts[:-1] + 1))
     parts = list[bytes]()
-    runs = (gaps.tolist(), found.starts[firsts].tolist(), found.ends[lasts].tolist())
+    runs = (gaps.tolist(), scan.starts[firsts].tolist(), scan.ends[lasts].tolist())
     for gap, start, end in zip(*runs, strict=True):
         parts += (PLACEHOLDER * gap, payload[start:end])
-    parts.append(PLACEHOLDER * (len(found.starts) - 1 - int(lasts[-1])))
+    parts.append(PLACEHOLDER * (len(scan.starts) - 1 - int(lasts[-1])))
     return b"".join(parts)
 
 
@@ -92,28 +92,28 @@ def _renumbered(
     entry: RawEntry,
     metadata: MessageMetadata,
     payload: bytes,
-    left: Scanned,
-    kept: Integers,
+    scan: Scanned,
+    indexes: Integers,
     path: str,
 ) -> RawEntry:
     """Renumbers the remaining messages as if they had been published as one batch."""
-    bounds = list(zip(left.starts.tolist(), left.ends.tolist(), strict=True))
+    bounds = list(zip(scan.starts.tolist(), scan.ends.tolist(), strict=True))
     single, value_at = single_at(payload, bounds[0][0])
     last, _ = single_at(payload, bounds[-1][0])
     first_id, last_id = (
         each.sequence_id if each.HasField("sequence_id") else metadata.sequence_id + int(index)
-        for each, index in ((single, kept[0]), (last, kept[-1]))
+        for each, index in ((single, indexes[0]), (last, indexes[-1]))
     )
     header = header._replace(sequence_id=last_id)
     fields: _Fields = {
         fields_of.COMPACTED_BATCH_INDEXES: None,
         fields_of.SEQUENCE_ID: first_id,
         fields_of.HIGHEST_SEQUENCE_ID: last_id,
-        fields_of.NUM_MESSAGES_IN_BATCH: len(kept),
+        fields_of.NUM_MESSAGES_IN_BATCH: len(indexes),
     }
-    if len(kept) > 1:
+    if len(indexes) > 1:
         content = b"".join(payload[start:end] for start, end in bounds)
-        return _built(header, entry.key_section, content, fields, len(kept), path)
+        return _built(header, entry.key_section, content, fields, len(indexes), path)
     fields |= {
         fields_of.NUM_MESSAGES_IN_BATCH: None,
         fields_of.HIGHEST_SEQUENCE_ID: None,

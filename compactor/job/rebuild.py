@@ -113,17 +113,17 @@ def fitting(
     return compression, section
 
 
-def _keep_keys(keys: NativeKeys, kept: _Rows) -> None:
-    keys.key_offsets, keys.keys = kept.strings(keys.key_offsets, keys.keys)
+def _keep_keys(keys: NativeKeys, rows: _Rows) -> None:
+    keys.key_offsets, keys.keys = rows.strings(keys.key_offsets, keys.keys)
     if keys.batch_indexes:
-        keys.batch_indexes = kept.take(keys.batch_indexes, "<u4")
+        keys.batch_indexes = rows.take(keys.batch_indexes, "<u4")
     else:
-        keys.batch_indexes = kept.rows.astype("<u4").tobytes()
-    keys.batch_size = keys.batch_size or kept.count
-    keys.flags = kept.take(keys.flags, "|u1")
-    keys.value_sizes = kept.take(keys.value_sizes, "<u4")
+        keys.batch_indexes = rows.rows.astype("<u4").tobytes()
+    keys.batch_size = keys.batch_size or rows.count
+    keys.flags = rows.take(keys.flags, "|u1")
+    keys.value_sizes = rows.take(keys.value_sizes, "<u4")
     if keys.event_times:
-        keys.event_times = kept.take(keys.event_times, "<i8")
+        keys.event_times = rows.take(keys.event_times, "<i8")
 
 
 def _sequence_ids(header: EntryHeader, keys: NativeKeys, values: NativeValues) -> Column:
@@ -154,23 +154,23 @@ def _renumber(
     return header._replace(sequence_id=last, flags=flags)
 
 
-def _keep_values(values: NativeValues, kept: _Rows) -> None:
+def _keep_values(values: NativeValues, rows: _Rows) -> None:
     if values.sequence_ids:
-        values.sequence_ids = kept.take(values.sequence_ids, "<i8")
+        values.sequence_ids = rows.take(values.sequence_ids, "<i8")
     if values.ordering_key_offsets:
-        values.ordering_key_offsets, values.ordering_keys = kept.strings(
+        values.ordering_key_offsets, values.ordering_keys = rows.strings(
             values.ordering_key_offsets, values.ordering_keys
         )
     if values.property_offsets:
-        _keep_properties(values, kept)
+        _keep_properties(values, rows)
 
 
-def _keep_properties(values: NativeValues, kept: _Rows) -> None:
+def _keep_properties(values: NativeValues, rows: _Rows) -> None:
     """Keeps the rows' runs of pairs, then the names and contents of those pairs."""
-    offsets = kept.column(values.property_offsets, "<u4", extra=1).astype(np.int64)
+    offsets = rows.column(values.property_offsets, "<u4", extra=1).astype(np.int64)
     _check_rising(offsets, int(offsets[-1]))
-    starts = offsets[kept.rows]
-    sizes = offsets[kept.rows + 1] - starts
+    starts = offsets[rows.rows]
+    sizes = offsets[rows.rows + 1] - starts
     kept_offsets = _offsets(sizes)
     values.property_offsets = kept_offsets.astype("<u4").tobytes()
     pairs = _Rows(

@@ -55,7 +55,7 @@ class CompactionRun(EngineRun[Manifest]):
         )
 
     @property
-    def _whole(self) -> Parts:
+    def _total(self) -> Parts:
         return self._parts
 
     def _failure_of(self, error: Exception) -> LedgerfoldError:

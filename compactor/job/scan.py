@@ -77,7 +77,7 @@ def _additions(mapped: SegmentMap, strategy: Strategy) -> Iterator[Callable[[Key
             position = mapped.first_position + row
             yield partial(
                 KeyColumns.add_singles,
-                place=location,
+                location=location,
                 position=position,
                 section=singles,
                 size_bytes=size_bytes,

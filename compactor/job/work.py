@@ -84,17 +84,17 @@ class EngineRun(Work[Result]):
         super().__init__(run_id, engine)
         self.run_id, self._topic, self._files = run_id, topic, files
         self._before = engine.progress.value
-        self._made: list[Path] = []
+        self._paths: list[Path] = []
 
     @property
     @abstractmethod
-    def _whole(self) -> Parts:
+    def _total(self) -> Parts:
         """The parts of the complete run, as far as known."""
 
     @property
     def progress(self) -> CompactionProgress:
         """The progress so far."""
-        return progress_of(self._engine.progress.value.minus(self._before), self._whole)
+        return progress_of(self._engine.progress.value.minus(self._before), self._total)
 
     @abstractmethod
     def _work(self) -> Result:
@@ -139,7 +139,7 @@ class EngineRun(Work[Result]):
         if self._files.exists(folder):
             raise InvalidRequest(f"{folder} already exists; a run creates its own folder.")
         self._files.make_dir(folder)
-        self._made.append(folder)
+        self._paths.append(folder)
         self._engine.check_folder(folder)
 
     def _typed(self, error: Exception) -> LedgerfoldError:
@@ -176,7 +176,7 @@ class EngineRun(Work[Result]):
 
     def _remove_made(self) -> None:
         deadline = time.monotonic() + _REMOVAL_SECONDS
-        for folder in self._made:
+        for folder in self._paths:
             while True:
                 try:
                     self._files.remove_dir(folder)

@@ -31,7 +31,7 @@ class CleanRun(EngineRun[CleanManifest]):
         super().__init__(plan.run_id, plan.topic, engine, files)
 
     @property
-    def _whole(self) -> Parts:
+    def _total(self) -> Parts:
         """The parts. Phase one is the map; it is reported as done while a full map is rebuilt."""
         return self._parts._replace(copies=self._job.copies)
 

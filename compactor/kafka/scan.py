@@ -256,7 +256,7 @@ def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[
     yield 0, Distinct(len(mapped))
     if shown_max and len(mapped):
         shown = mapped[np.argsort(latest[mapped])[:shown_max]]
-        yield 0, Shown(tuple(joined.some(shown)), tuple(latest[shown].tolist()))
+        yield 0, Shown(tuple(joined.keys_of(shown)), tuple(latest[shown].tolist()))
     if firsts_max and len(mapped):
         firsts = np.full(len(joined), np.iinfo(np.int64).max)
         np.minimum.at(firsts, codes[is_mapped], first[is_mapped])

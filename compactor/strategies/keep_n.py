@@ -38,7 +38,7 @@ def begin(codes: Codes, facts: Facts, key_count: int, n: int) -> Folded:
     """Folds messages: each is a fragment, and each tombstone is an event."""
     ordered = facts.ordered or by_key(codes)
     is_value = facts.is_value
-    retained, dropped = _left(ordered, is_value, n)
+    retained, dropped = _remaining(ordered, is_value, n)
     rows = ordered.rows[retained]
     places = (facts.positions[rows] << FLAG_BITS) | is_value[rows] * np.int64(IS_VALUE)
     return Folded((places,), dropped + facts.tombstones, ordered.codes[retained])
@@ -48,11 +48,11 @@ def join(codes: Codes, columns: FragmentColumns, key_count: int, n: int) -> Fold
     """Folds fragments, in any order. Each dropped value is an event."""
     (places,) = columns
     ordered = by_key(codes, places)
-    retained, dropped = _left(ordered, (places & IS_VALUE) != 0, n)
+    retained, dropped = _remaining(ordered, (places & IS_VALUE) != 0, n)
     return Folded((places[ordered.rows[retained]],), dropped, ordered.codes[retained])
 
 
-def _left(ordered: Ordered, is_value: Booleans, n: int) -> tuple[Integers, int]:
+def _remaining(ordered: Ordered, is_value: Booleans, n: int) -> tuple[Integers, int]:
     """Returns the indexes that stay, and the number of dropped values."""
     codes = ordered.codes
     is_left = np.ones(len(codes), np.bool_)

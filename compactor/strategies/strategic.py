@@ -7,7 +7,7 @@ creates an instance and asks it about the messages of each key in order
 
     >>> from ledgerfold.strategies.ready_made import HeaderVersion
     >>> strategy = MessageStrategy("header-version", 1, HeaderVersion, {"property": "v"})
-    >>> sorted(strategy.reads), type(strategy.made()).__name__
+    >>> sorted(strategy.reads), type(strategy.create()).__name__
     (['properties'], 'HeaderVersion')
 """
 
@@ -63,7 +63,7 @@ class MessageStrategy:
     def reads_value_sections(self) -> bool:
         return not self.reads.isdisjoint(("value", "properties"))
 
-    def made(self) -> Any:
+    def create(self) -> Any:
         """Creates an instance for a task. Raises StrategyFailed if that fails."""
         try:
             return self.made_of(**self.settings)

@@ -81,7 +81,7 @@ class Watch(Unwatched):
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         # The question at the last check.
-        self._seen: object = None
+        self._last_question: object = None
         self._checks = self._holders = 0
         # The previous settings of the process.
         self._handler: Any = signal.SIG_DFL
@@ -109,7 +109,7 @@ class Watch(Unwatched):
     @contextmanager
     def asking(self, question: object) -> Iterator[None]:
         """Records a question around its answer. Raises Exceeded."""
-        self._seen = None
+        self._last_question = None
         self.question = self.last = question
         try:
             yield
@@ -143,8 +143,8 @@ class Watch(Unwatched):
         signal.setitimer(signal.ITIMER_REAL, *self._timer)
 
     def _check(self, number: int, frame: FrameType | None) -> None:
-        if self.question is None or self.question is not self._seen:
-            self._seen, self._checks = self.question, 0
+        if self.question is None or self.question is not self._last_question:
+            self._last_question, self._checks = self.question, 0
             self._arm()
             return
         self._checks += 1

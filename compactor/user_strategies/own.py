@@ -119,17 +119,17 @@ def at(question: object) -> str:
 
 
 def _begin(own: Own, codes: Codes, facts: Facts, key_count: int) -> Folded:
-    begun = _asked(own, "begin", lambda strategy: strategy.begin(codes, facts, key_count))
+    begun = _call(own, "begin", lambda strategy: strategy.begin(codes, facts, key_count))
     return checked_fold(own.name, "begin", begun, key_count)
 
 
 def _join(own: Own, codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
-    joined = _asked(own, "join", lambda strategy: strategy.join(codes, columns, key_count))
+    joined = _call(own, "join", lambda strategy: strategy.join(codes, columns, key_count))
     return checked_fold(own.name, "join", joined, key_count)
 
 
 def _survivors(own: Own, columns: FragmentColumns) -> Integers:
-    survivors = _asked(own, "survivors", lambda strategy: strategy.survivors(columns))
+    survivors = _call(own, "survivors", lambda strategy: strategy.survivors(columns))
     return checked_positions(own.name, survivors)
 
 
@@ -156,19 +156,21 @@ def checked_fold(name: str, function: str, folded: object, key_count: int) -> Fo
     return folded
 
 
-def checked_positions(name: str, found: object) -> Integers:
+def checked_positions(name: str, positions: object) -> Integers:
     """Returns a sortable copy of the positions. Raises StrategyFailed if they are invalid."""
-    if not _is_integers(found) or len(np.unique(found)) != len(found):
+    if not _is_integers(positions) or len(np.unique(positions)) != len(positions):
         why = "it is not an array of distinct positions"
         raise StrategyFailed(name, "in its answer to survivors", why)
-    return found.astype(np.int64)
+    return positions.astype(np.int64)
 
 
-def _is_integers(found: object) -> TypeGuard[NDArray[np.integer]]:
-    return isinstance(found, np.ndarray) and found.ndim == 1 and found.dtype.kind in "iu"
+def _is_integers(positions: object) -> TypeGuard[NDArray[np.integer]]:
+    return (
+        isinstance(positions, np.ndarray) and positions.ndim == 1 and positions.dtype.kind in "iu"
+    )
 
 
-def _asked(own: Own, function: str, ask: Callable[[Strategy], _T]) -> _T:
+def _call(own: Own, function: str, ask: Callable[[Strategy], _T]) -> _T:
     strategy = _columns(own)
     with _watch(own).asking(f"in {function}"):
         try:

@@ -149,11 +149,11 @@ def _outcome(
     return sorted(positions), removed_events + joined.removed_events
 
 
-def messages_of(strategy: Any, given: Sequence[dict[str, Any]]) -> list[TrialMessage]:
+def messages_of(strategy: Any, samples: Sequence[dict[str, Any]]) -> list[TrialMessage]:
     """Decodes messages from JSON."""
     reads = set(getattr(strategy, "reads", READS))
     messages = []
-    for each in given:
+    for each in samples:
         parts = {**each, "value": base64.b64decode(each["value"])}
         parts_read = {name: parts[name] for name in READS if name in reads}
         messages.append(TrialMessage(each["key"], tuple(each["message_id"]), parts_read))

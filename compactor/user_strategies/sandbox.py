@@ -47,7 +47,7 @@ class Trials:
         Raises InvalidRequest if it is not a valid name; InvalidStrategy; StrategyNotAllowed, before
         anything is imported.
         """
-        description = await self._tried(name, settings)
+        description = await self._run_trial(name, settings)
         if "why" in description:
             raise InvalidStrategy(name, str(description["why"]))
         return Own(
@@ -69,9 +69,9 @@ class Trials:
 
         Raises as `of` does, except InvalidStrategy.
         """
-        return await self._tried(name, settings, {"messages": messages})
+        return await self._run_trial(name, settings, {"messages": messages})
 
-    async def _tried(
+    async def _run_trial(
         self, name: str, settings: Mapping[str, str], more: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         check_own_name(name)
@@ -101,7 +101,7 @@ class Trials:
         )
         try:
             async with asyncio.timeout(seconds + _PROCESS_SECONDS):
-                answer = await _asked(process, json.dumps(requested))
+                answer = await _response(process, json.dumps(requested))
         except TimeoutError:
             return {"why": f"its trial took longer than {seconds:g} s"}
         finally:
@@ -114,7 +114,7 @@ class Trials:
         return {"why": f"the process that tried it ended ({_end_of(process)})"}
 
 
-async def _asked(process: Process, line: str) -> bytes:
+async def _response(process: Process, line: str) -> bytes:
     """Sends a line; returns the answer, empty if the process ends without one."""
     assert process.stdin is not None
     assert process.stdout is not None

@@ -133,8 +133,9 @@ class Collected:
 class Section(NamedTuple):
     """A section of many entries. `totals`: the stored bytes of each.
 
-    A message weighs its size and `each`; `sums`: the sizes of all messages before each row. Shares
-    are computed only for requested messages, because most messages survive under no strategy:
+    A message weighs its size and `weight_per_row`; `sums`: the sizes of all messages before each
+    row. Shares are computed only for requested messages, because most messages survive under no
+    strategy:
 
         >>> sizes = np.array([9, 9, 79])
         >>> section = Section(np.array([100]), sums_of(sizes), each=1)
@@ -144,7 +145,7 @@ class Section(NamedTuple):
 
     totals: Integers
     sums: NDArray[np.integer]
-    each: int
+    weight_per_row: int
 
     def shares(self, rows: Integers, bounds: Integers, entries: Integers) -> Integers:
         """Returns the shares of these rows. `bounds`: where each entry's rows begin; `entries`:
@@ -161,18 +162,18 @@ class Section(NamedTuple):
         )
 
     def _part(
-        self, rows: Integers, before: Integers, whole: Integers, totals: Integers
+        self, rows: Integers, before: Integers, weights: Integers, totals: Integers
     ) -> Integers:
         """Returns the bytes of its entry that belong to the messages before each row."""
         part = self._weight(rows)
         part -= before
         part *= totals
-        part //= whole
+        part //= weights
         return part
 
     def _weight(self, rows: Integers) -> Integers:
         """Returns the weight of all messages before these rows."""
-        weight = rows * self.each
+        weight = rows * self.weight_per_row
         weight += self.sums[rows]
         return weight
 

@@ -41,7 +41,7 @@ class Candidate(NamedTuple):
     own: Tried = None
 
 
-def candidate(requested: CompactionStrategy, time_ms: int, tried: Tried = None) -> Candidate:
+def candidate(requested: CompactionStrategy, time_ms: int, trial: Tried = None) -> Candidate:
     """Returns a candidate. Raises InvalidRequest, UnknownStrategy, InvalidStrategy (no package
     offers that name).
     """
@@ -49,7 +49,7 @@ def candidate(requested: CompactionStrategy, time_ms: int, tried: Tried = None) 
     if listed(requested.name) is not None:
         return Candidate(requested, _strategy(requested, time_ms))
     place_of(requested.name)
-    return Candidate(requested, None, tried)
+    return Candidate(requested, None, trial)
 
 
 def column_strategy(requested: CompactionStrategy, time_ms: int) -> Strategy:

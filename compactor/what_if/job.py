@@ -56,7 +56,7 @@ class Analysis:
 
     `differences_max` is 0 unless differences are requested. A user-defined strategy is the only one
     of its analysis, and runs within its limits. `returns_survivors`: returns the survivors of the
-    first strategy. `given`: survivors from other jobs, to compare with.
+    first strategy. `earlier`: survivors from other jobs, to compare with.
     """
 
     cut: Cut
@@ -64,7 +64,7 @@ class Analysis:
     retain_null_key: bool
     differences_max: int
     returns_survivors: bool = False
-    given: tuple[Survivors, ...] = ()
+    earlier: tuple[Survivors, ...] = ()
 
     def scan(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[AnalysisRow]:
         scan = Scan(
@@ -75,7 +75,7 @@ class Analysis:
 
     def merge(self, rows: Iterable[AnalysisRow]) -> Iterator[AnalysisRow]:
         firsts = tuple(run[0].ordinal for run in self.cut.copies)
-        merge = Merge(self.strategies, firsts, self.differences_max, self.given)
+        merge = Merge(self.strategies, firsts, self.differences_max, self.earlier)
         return guarded(merge.rows(rows), range(len(firsts)), *self._held)
 
     def size(self, task: int, rows: Iterable[AnalysisRow]) -> Iterator[AnalysisRow]:

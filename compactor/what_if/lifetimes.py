@@ -48,22 +48,22 @@ NEVER = -1
 class Lifetimes(NamedTuple):
     """Positions of messages that were current, and of those that replaced or removed them."""
 
-    begun: Integers
-    ended: Integers
+    starts: Integers
+    ends: Integers
 
 
 class Recorder:
     """A strategy object that records the ends of current messages, as pairs of positions."""
 
-    def __init__(self, made: Any) -> None:
-        self._ask = made.should_keep_left
-        self.begun, self.ended = array("q"), array("q")
+    def __init__(self, strategy: Any) -> None:
+        self._ask = strategy.should_keep_left
+        self.starts, self.ends = array("q"), array("q")
 
     def should_keep_left(self, previous: Any, current: Any) -> bool:
         answer: bool = self._ask(previous, current)
         if previous is not None and answer is False:
-            self.begun.append(previous.place >> 1)
-            self.ended.append(current.place >> 1)
+            self.starts.append(previous.place >> 1)
+            self.ends.append(current.place >> 1)
         return answer
 
 
@@ -92,14 +92,14 @@ class Lives:
                     return
                 spool.add(content)
             try:
-                recorder = Recorder(self.strategy.made())
+                recorder = Recorder(self.strategy.create())
                 requested = replace(self.strategy, made_of=lambda: recorder, settings={})
                 standing = decided(requested, spool).survivors()
             except LedgerfoldError as error:
                 yield Failure.of(error)
                 return
-        begun = np.concatenate((np.array(recorder.begun, np.int64), standing))
-        ended = np.concatenate((np.array(recorder.ended, np.int64), np.full(len(standing), NEVER)))
+        begun = np.concatenate((np.array(recorder.starts, np.int64), standing))
+        ended = np.concatenate((np.array(recorder.ends, np.int64), np.full(len(standing), NEVER)))
         yield Lifetimes(begun, ended)
 
 
@@ -116,8 +116,8 @@ def read_lifetimes(context: Context, cut: Cut, strategy: MessageStrategy) -> Lif
     return lifetimes_of(rows.mapPartitions(lives.ask).collect())
 
 
-def lifetimes_of(found: Iterable[Lifetimes | Failure]) -> Lifetimes:
+def lifetimes_of(results: Iterable[Lifetimes | Failure]) -> Lifetimes:
     """Joins results. Raises the error of a failed task."""
     none = np.empty(0, np.int64)
-    begun, ended = zip(Lifetimes(none, none), *succeeded(found), strict=True)
+    begun, ended = zip(Lifetimes(none, none), *succeeded(results), strict=True)
     return Lifetimes(np.concatenate(begun), np.concatenate(ended))

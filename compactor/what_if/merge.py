@@ -43,13 +43,13 @@ class Merge:
     """A merge task. `first_ordinals`: the first segment of each sizing task. `differences_max`:
     keys to list.
 
-    `given`: survivors under strategies of other jobs, to compare with.
+    `earlier`: survivors under strategies of other jobs, to compare with.
     """
 
     strategies: tuple[AnyStrategy, ...]
     first_ordinals: tuple[int, ...]
     differences_max: int
-    given: tuple[Survivors, ...] = ()
+    earlier: tuple[Survivors, ...] = ()
 
     def rows(self, rows: Iterable[AnalysisRow]) -> Iterator[AnalysisRow]:
         """Yields rows for the sizing tasks. Raises StrategyFailed."""
@@ -93,7 +93,7 @@ class Merge:
             if isinstance(strategy, MessageStrategy):
                 requested = decided(strategy, spool)
                 strategy_counts = StrategyCounts(
-                    number, len(requested.standing), requested.removed_events
+                    number, len(requested.current), requested.removed_events
                 )
                 positions = requested.survivors()
             else:
@@ -105,12 +105,12 @@ class Merge:
                 strategy_counts = strategy_counts._replace(strategy=number)
             yield 0, strategy_counts
             survivors.append(positions)
-        yield from self._to_sizing(_kept(chunks, survivors))
+        yield from self._to_sizing(_survivors_of(chunks, survivors))
         if self.differences_max:
             yield 0, self._differing(bucket, survivors)
 
-    def _to_sizing(self, kept: Kept) -> Iterator[AnalysisRow]:
-        (positions, shares), marks = kept.messages.columns, kept.mark_column
+    def _to_sizing(self, survivors: Kept) -> Iterator[AnalysisRow]:
+        (positions, shares), marks = survivors.messages.columns, survivors.mark_column
         firsts = np.array(self.first_ordinals, np.int64) << ROW_BITS
         for task, places in by_task(positions, firsts):
             yield task, Kept.of(positions[places], shares[places], marks[places])
@@ -127,7 +127,7 @@ class Merge:
         )
         order = np.argsort(positions, kind="stable")
         positions, codes = positions[order], codes[order]
-        survivors = [*survivors, *(each.among(positions) for each in self.given)]
+        survivors = [*survivors, *(each.among(positions) for each in self.earlier)]
         survivor_codes = [codes[np.searchsorted(positions, each)] for each in survivors]
         stays, times = np.unique(np.concatenate(survivors), return_counts=True)
         loose = stays[times < len(survivors)]
@@ -146,9 +146,9 @@ class Merge:
         )
 
 
-def _last_kept(kept: Integers, positions: Integers, code: int) -> tuple[int, int]:
+def _last_kept(rows: Integers, positions: Integers, code: int) -> tuple[int, int]:
     """Returns the number of a key's surviving messages, and the last one's position."""
-    own = positions[kept == code]
+    own = positions[rows == code]
     return len(own), int(own[-1]) if len(own) else -1
 
 
@@ -188,7 +188,7 @@ class _Bucket(NamedTuple):
         return StrategyCounts(number, key_count, folded.removed_events), positions
 
 
-def _kept(chunks: Sequence[Chunk], survivors: Sequence[Integers]) -> Kept:
+def _survivors_of(chunks: Sequence[Chunk], survivors: Sequence[Integers]) -> Kept:
     """Returns the candidates that survive under any strategy. `survivors`: by strategy."""
     candidates = [chunk.candidates.columns for chunk in chunks]
     positions, shares = (np.concatenate(column) for column in zip(*candidates, strict=True))

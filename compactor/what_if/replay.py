@@ -123,10 +123,10 @@ def sizes_by_publishing_order(history: History, retain_null_key: bool) -> Intege
 
 def sizes_by_lifetimes(history: History, lifetimes: Lifetimes) -> Integers:
     """Returns the output bytes of a run with its horizon at each entry; null keys are dropped."""
-    rows = np.searchsorted(history.positions, lifetimes.begun)
+    rows = np.searchsorted(history.positions, lifetimes.starts)
     until = np.full(len(rows), len(history.counts))
-    ends = lifetimes.ended != NEVER
-    until[ends] = history.entries[np.searchsorted(history.positions, lifetimes.ended[ends])]
+    ends = lifetimes.ends != NEVER
+    until[ends] = history.entries[np.searchsorted(history.positions, lifetimes.ends[ends])]
     passing = np.flatnonzero(history.codes == PASSES)
     rows = np.concatenate((rows, passing))
     until = np.concatenate((until, np.full(len(passing), len(history.counts))))

@@ -50,9 +50,9 @@ class _UserResult(NamedTuple):
 
 class AnalysisRun(AnalysisWork):
     def __init__(
-        self, request: AnalyzeRequest, engine: Engine, tried: Sequence[Tried] = ()
+        self, request: AnalyzeRequest, engine: Engine, trials: Sequence[Tried] = ()
     ) -> None:
-        """Validates a request. `tried`: the trials of its strategies, in order.
+        """Validates a request. `trials`: the trials of its strategies, in order.
 
         Raises InvalidRequest, UnknownStrategy if it is invalid.
         """
@@ -72,7 +72,7 @@ class AnalysisRun(AnalysisWork):
         self._history = input_segments(request.history, check_input) if request.replays else ()
         self._candidates = [
             candidate(each, request.plan.time_ms, own)
-            for each, own in zip_longest(request.strategies, tried)
+            for each, own in zip_longest(request.strategies, trials)
         ]
         self._check_comparable()
         requested, strategy, _ = self._candidates[0]
@@ -111,7 +111,7 @@ class AnalysisRun(AnalysisWork):
             request.plan.retain_null_key,
             # A single forecast is not compared.
             request.differences_max if len(compared) > 1 else 0,
-            given=tuple(survivors.values()),
+            earlier=tuple(survivors.values()),
         )
         figures = run_analysis(self._engine.context, analysis)
         forecasts = {at: each.forecast for at, each in own.items()}

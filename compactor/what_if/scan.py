@@ -145,7 +145,7 @@ class Scan:
         }
         for strategy in requested.values():
             if strategy not in begun:
-                folded = strategy.begin(keyed.codes, facts, len(keyed.found))
+                folded = strategy.begin(keyed.codes, facts, len(keyed.keys))
                 begun[strategy] = _by_code(folded)
         return {number: begun[each] for number, each in requested.items()}
 
@@ -180,7 +180,7 @@ class Scan:
                 bucket,
                 Chunk(
                     int(positions[0]),
-                    key_blob(keyed.found.slice(start, end - start)),
+                    key_blob(keyed.keys.slice(start, end - start)),
                     {number: parts[id(each)] for number, each in folds.items()},
                     Shared.of(positions[rows[chosen]], shares[chosen]),
                     places,
@@ -192,12 +192,12 @@ class _Keyed(NamedTuple):
     """The messages of a chunk that have a key.
 
     `rows`: their rows in the chunk, without dead ones; None: all. `codes`: the key of each, as an
-    index into `found`, whose `bounds` delimit the buckets' keys.
+    index into `keys`, whose `bounds` delimit the buckets' keys.
     """
 
     rows: Integers | None
     facts: Facts
-    found: pa.BinaryArray
+    keys: pa.BinaryArray
     codes: Codes
     bounds: Integers
 

@@ -108,12 +108,12 @@ class _Messages(NamedTuple):
     marks: Marks
 
     @classmethod
-    def of(cls, kept: Sequence[Kept], table: _Table) -> _Messages:
-        columns = [each.messages.columns for each in kept]
+    def of(cls, survivors: Sequence[Kept], table: _Table) -> _Messages:
+        columns = [each.messages.columns for each in survivors]
         return cls(
             np.concatenate(
                 [np.searchsorted(table.positions, each, "right") - 1 for each, _ in columns]
             ),
             np.concatenate([shares for _, shares in columns]),
-            np.concatenate([each.mark_column for each in kept]),
+            np.concatenate([each.mark_column for each in survivors]),
         )

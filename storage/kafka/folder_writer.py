@@ -180,7 +180,7 @@ class _Segment:
         self.base_offset, self.log = base_offset, log
         self._growth = IndexGrowth(index_interval_bytes=interval_bytes)
         self.offset_index, self.time_index = bytearray(), bytearray()
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._at = 0
 
     def append(self, batch: bytes) -> None:
@@ -191,8 +191,8 @@ class _Segment:
             self.offset_index += _OFFSET_ENTRY.pack(relative, self._at)
         self._index_time()
         self._at += len(batch)
-        self._held += batch
-        if len(self._held) >= _BUFFER_BYTES:
+        self._buffer += batch
+        if len(self._buffer) >= _BUFFER_BYTES:
             self._flush()
 
     def end(self) -> None:
@@ -203,8 +203,8 @@ class _Segment:
         self.log.close()
 
     def _flush(self) -> None:
-        self.log.write([bytes(self._held)])
-        self._held.clear()
+        self.log.write([bytes(self._buffer)])
+        self._buffer.clear()
 
     def _index_time(self) -> None:
         if self._growth.time_index_bytes > len(self.time_index):

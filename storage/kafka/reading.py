@@ -183,14 +183,14 @@ def _read_headers(data: bytes, at: int) -> tuple[Headers, int]:
         size, at = read_varint(data, at)
         if size < 0:
             raise invalid_record(f"Invalid negative header key size {size}")
-        name = _taken(data, at, size).decode(errors="replace")
+        name = _slice(data, at, size).decode(errors="replace")
         size, at = read_varint(data, at + size)
-        headers.append((name, None if size < 0 else _taken(data, at, size)))
+        headers.append((name, None if size < 0 else _slice(data, at, size)))
         at += max(size, 0)
     return tuple(headers), at
 
 
-def _taken(data: bytes, at: int, size: int) -> bytes:
+def _slice(data: bytes, at: int, size: int) -> bytes:
     if at + size > len(data):
         raise IndexError
     return data[at : at + size]

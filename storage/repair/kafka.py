@@ -65,17 +65,17 @@ def _figures(span: Span) -> KafkaSegmentFigures:
     return figures
 
 
-def keep_ends(log: KafkaLog, lost: Collection[int], facts: Mapping[int, LedgerFacts]) -> None:
+def keep_ends(log: KafkaLog, lost_ids: Collection[int], facts: Mapping[int, LedgerFacts]) -> None:
     """Keeps the ends of raw segments that lost entries, and the aborted transactions.
 
-    `log`: as recorded; `lost`: ledgers that are lost, entirely or in part; `facts`: of the
+    `log`: as recorded; `lost_ids`: ledgers that are lost, entirely or in part; `facts`: of the
     remaining ones.
     """
     last_segment: KafkaSegment | None = None
     for at, segment in enumerate(log.segments):
         there = (facts[each] for each in segment.ledger_ids if each in facts)
         is_left = segment.is_cleaned or any(each.span.batches for each in there)
-        if not segment.is_cleaned and not set(segment.ledger_ids).isdisjoint(lost):
+        if not segment.is_cleaned and not set(segment.ledger_ids).isdisjoint(lost_ids):
             following = log.segments[at + 1 : at + 2]
             end = following[0].base_offset if following else _last_end(log, facts)
             segment.reserved_upto = max(segment.reserved_upto, end)
@@ -99,25 +99,26 @@ def _last_end(log: KafkaLog, facts: Mapping[int, LedgerFacts]) -> int:
     return max(end, last.base_offset + lost_offsets)
 
 
-def _move_data(lost: KafkaSegment, left: KafkaSegment) -> None:
+def _move_data(lost: KafkaSegment, previous: KafkaSegment) -> None:
     """Moves a lost segment's data to the previous one: a load drops an empty segment."""
     before = (each for each in lost.figures.aborted if each.first_offset < lost.base_offset)
-    left.figures.aborted.extend(before)
+    previous.figures.aborted.extend(before)
     lost.ClearField("figures")
-    if not left.is_cleaned:
-        left.reserved_upto = max(left.reserved_upto, lost.reserved_upto)
+    if not previous.is_cleaned:
+        previous.reserved_upto = max(previous.reserved_upto, lost.reserved_upto)
 
 
 def adopt_cleaned(
-    log: KafkaLog, found: Sequence[KafkaSegment], facts: Mapping[int, LedgerFacts]
+    log: KafkaLog, segments: Sequence[KafkaSegment], facts: Mapping[int, LedgerFacts]
 ) -> tuple[list[KafkaSegment], list[int]]:
     """Adds cleaned segments that the log's record does not name.
 
-    `found`: in descending order of ledger id. Returns the added segments, and the ledgers that they
-    replace. Adds nothing if the log holds all of their offsets: then they were not published yet.
+    `segments`: in descending order of ledger id. Returns the added segments, and the ledgers that
+    they replace. Adds nothing if the log holds all of their offsets: then they were not published
+    yet.
     """
     chain: list[KafkaSegment] = []
-    for segment in found:
+    for segment in segments:
         if not any(_overlap(_range(segment), _range(other)) for other in chain):
             chain.append(segment)
     ranges = [_span_of(segment, facts) for segment in log.segments]

@@ -84,8 +84,8 @@ class LedgerCheck:
                     yield damage.entry.entry_id
 
 
-def _pair(lost: PositionRange) -> tuple[int, int]:
-    return lost.first_entry_id, lost.last_entry_id
+def _pair(range_: PositionRange) -> tuple[int, int]:
+    return range_.first_entry_id, range_.last_entry_id
 
 
 def check_ledger(

@@ -261,7 +261,7 @@ def test_a_start_continues_if_files_cannot_be_removed() -> None:
         disk, store = littered()
         disk.files.fail_at(number)
         assert store.recover().damaged == {}
-        assert disk.open().recover().left == []
+        assert disk.open().recover().undeleted == []
         disk.check_all()
 
 

@@ -74,7 +74,7 @@ class Cleaner:
         self._max_timestamp_ms = batches.max_timestamp_ms.copy()
         self._is_there = np.ones(len(history), np.bool_)
         # The remaining batches before `_end`, which cleanings have read.
-        self._left = _Read(np.empty(0, np.int64), np.empty(0, np.int64))
+        self._remaining = _Read(np.empty(0, np.int64), np.empty(0, np.int64))
         self._end = 0
         # Records, batches and segments processed so far.
         self.steps = 0
@@ -101,7 +101,7 @@ class Cleaner:
             first = end
         log.replace(count, by)
         self.steps += len(read.batches) + len(read.rows) + count
-        self._left, self._end = _Read(stays.batches, stays.rows), self._batch_at(behind)
+        self._remaining, self._end = _Read(stays.batches, stays.rows), self._batch_at(behind)
         return Cleaned(
             latest + 1,
             sum(each.size_bytes for each in segments),
@@ -109,7 +109,7 @@ class Cleaner:
             self._estimated_bytes(stays.batches),
         )
 
-    def left(self) -> tuple[int, int]:
+    def remaining(self) -> tuple[int, int]:
         """Returns the number of records in the log, and of tombstones among them."""
         rows = self._read(len(self._history)).rows
         is_data = ~self._history.batches.is_control[self._history.batch_of[rows]]
@@ -120,7 +120,7 @@ class Cleaner:
 
     def _read(self, end: int) -> _Read:
         """Returns everything present before that batch."""
-        history, remaining = self._history, self._left
+        history, remaining = self._history, self._remaining
         first = self._batch_at(self._log.first_offset)
         since = max(self._end, first)
         new = np.arange(since, max(since, end))
@@ -239,15 +239,14 @@ class Cleaner:
 
     # -- what is written -------------------------------------------------------------------
 
-    def _estimated_bytes(self, left: Integers) -> int:
-        columns, size_bytes = self._history.batches, self._size_bytes[left]
-        is_new = (size_bytes != columns.size_bytes[left]) & (self._count[left] > 0)
-        return int(size_bytes[is_new & columns.is_compressed[left]].sum())
+    def _estimated_bytes(self, batches: Integers) -> int:
+        columns, size_bytes = self._history.batches, self._size_bytes[batches]
+        is_new = (size_bytes != columns.size_bytes[batches]) & (self._count[batches] > 0)
+        return int(size_bytes[is_new & columns.is_compressed[batches]].sum())
 
-    def _written(self, group: list[Segment], behind: int, stays: _Stays) -> Segment:
-        """Returns the segment that replaces a group; `behind`: the base offset of the segment after
-        it."""
-        first, end = self._batch_at(group[0].base_offset), self._batch_at(behind)
+    def _written(self, group: list[Segment], next_offset: int, stays: _Stays) -> Segment:
+        """Returns the segment that replaces a group, which ends before `next_offset`."""
+        first, end = self._batch_at(group[0].base_offset), self._batch_at(next_offset)
         if len(group) == 1 and not np.diff(np.searchsorted(stays.touched, (first, end)))[0]:
             return group[0]
         start, stop = np.searchsorted(stays.batches, (first, end)).tolist()
@@ -280,15 +279,17 @@ class Rebuilt(NamedTuple):
     max_timestamp_ms: Integers
 
 
-def rebuilt(history: History, rows: Integers, which: Integers, horizon_ms: Integers) -> Rebuilt:
+def rebuilt(
+    history: History, rows: Integers, batch_indexes: Integers, horizon_ms: Integers
+) -> Rebuilt:
     """Returns the figures of these batches, ascending. `rows`: the remaining records; each has
     some.
 
     `horizon_ms`: the resulting horizon of each; -1: none.
     """
     batches, records = history.batches, history.records
-    of = np.searchsorted(which, history.batch_of[rows])
-    starts = np.searchsorted(of, np.arange(len(which)))
+    of = np.searchsorted(batch_indexes, history.batch_of[rows])
+    starts = np.searchsorted(of, np.arange(len(batch_indexes)))
     times = records.time_ms[rows]
     base = np.where(horizon_ms >= 0, horizon_ms, times[starts])
     # After the length: attributes, of one byte, the time, and the rest.
@@ -296,11 +297,12 @@ def rebuilt(history: History, rows: Integers, which: Integers, horizon_ms: Integ
     bodies = 1 + time_sizes + records.rest_bytes[rows]
     length_sizes, _ = varint_bytes(bodies)
     raw_bytes = np.add.reduceat(length_sizes + bodies, starts)
-    section_bytes = batches.size_bytes[which] - BATCH_HEADER_BYTES
-    shares = np.ceil(section_bytes * raw_bytes / batches.raw_bytes[which]).astype(np.int64)
-    sizes = np.where(batches.is_compressed[which], shares, raw_bytes)
+    section_bytes = batches.size_bytes[batch_indexes] - BATCH_HEADER_BYTES
+    shares = np.ceil(section_bytes * raw_bytes / batches.raw_bytes[batch_indexes]).astype(np.int64)
+    sizes = np.where(batches.is_compressed[batch_indexes], shares, raw_bytes)
     latest = np.maximum(np.maximum.reduceat(times, starts), NO_TIMESTAMP)
-    appended = batches.has_append_time[which]
+    appended = batches.has_append_time[batch_indexes]
     return Rebuilt(
-        BATCH_HEADER_BYTES + sizes, np.where(appended, batches.max_timestamp_ms[which], latest)
+        BATCH_HEADER_BYTES + sizes,
+        np.where(appended, batches.max_timestamp_ms[batch_indexes], latest),
     )

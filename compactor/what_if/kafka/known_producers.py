@@ -61,31 +61,31 @@ class KnownProducers:
         self._coming = deque(sorted(lines, key=lambda line: line.last_offset))
         # Lines whose marker has been appended.
         self.lines: list[AbortedTransaction] = []
-        self._known: dict[int, _Known] = {}
+        self._producers: dict[int, _Known] = {}
         self._open: dict[int, int] = {}
         self._expiration_ms, self._checked_ms = expiration_ms, began_ms
 
-    def add_data(self, sent: Sent, *, is_transactional: bool) -> None:
-        known = self._known.setdefault(sent.producer_id, _Known())
-        known.move_to(sent.epoch)
-        known.last_data_offset, known.time_ms = sent.last_offset, sent.time_ms
+    def add_data(self, batch: Sent, *, is_transactional: bool) -> None:
+        known = self._producers.setdefault(batch.producer_id, _Known())
+        known.move_to(batch.epoch)
+        known.last_data_offset, known.time_ms = batch.last_offset, batch.time_ms
         if is_transactional and known.open_offset < 0:
-            known.open_offset = sent.base_offset
-            self._open[sent.base_offset] = sent.producer_id
+            known.open_offset = batch.base_offset
+            self._open[batch.base_offset] = batch.producer_id
 
-    def end_transaction(self, sent: Sent) -> None:
+    def end_transaction(self, batch: Sent) -> None:
         """Ends a transaction by a marker."""
-        known = self._known.setdefault(sent.producer_id, _Known())
-        known.move_to(sent.epoch)
-        known.time_ms = sent.time_ms
+        known = self._producers.setdefault(batch.producer_id, _Known())
+        known.move_to(batch.epoch)
+        known.time_ms = batch.time_ms
         self._open.pop(known.open_offset, None)
         known.open_offset = -1
-        while self._coming and self._coming[0].last_offset <= sent.last_offset:
+        while self._coming and self._coming[0].last_offset <= batch.last_offset:
             self.lines.append(self._coming.popleft())
 
     def see(self, producer_id: int) -> None:
         """Adds a producer by the header that a cleaning left of a marker."""
-        self._known.setdefault(producer_id, _Known())
+        self._producers.setdefault(producer_id, _Known())
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -102,14 +102,14 @@ class KnownProducers:
             return
         self._checked_ms = now_ms - (now_ms - self._checked_ms) % _CHECKED_MS
         oldest_ms = self._checked_ms - self._expiration_ms
-        for producer_id, known in list(self._known.items()):
+        for producer_id, known in list(self._producers.items()):
             if known.open_offset < 0 and known.time_ms <= oldest_ms:
-                del self._known[producer_id]
+                del self._producers[producer_id]
 
     def at(self, now_ms: int) -> dict[int, tuple[int, int]]:
         """Returns the last data offset, or -1, and the epoch of each producer."""
         self.check(now_ms)
         return {
             producer_id: (known.last_data_offset, known.epoch)
-            for producer_id, known in self._known.items()
+            for producer_id, known in self._producers.items()
         }

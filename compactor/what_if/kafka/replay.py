@@ -168,9 +168,9 @@ class Replay:
             )
         return plan_now
 
-    def _clean(self, made: Plan, now_ms: int) -> None:
+    def _clean(self, plan: Plan, now_ms: int) -> None:
         answer, space, before = self._answer, self._space, self._log.size_bytes
-        cleaned = self._cleaner.clean(made, now_ms)
+        cleaned = self._cleaner.clean(plan, now_ms)
         space.add(now_ms, before + cleaned.bytes_written, is_point=True)
         self._checkpoint = cleaned.next_offset
         answer.rounds += 1
@@ -207,7 +207,7 @@ class Replay:
         answer.space_peak_bytes = space.peak_bytes
         answer.space_mean_bytes = space.mean_bytes(self._began_ms)
         answer.space_end_bytes = log.size_bytes
-        answer.records_end, answer.tombstones_end = self._cleaner.left()
+        answer.records_end, answer.tombstones_end = self._cleaner.remaining()
         answer.segments_end = len(log.segments)
         space.add(space.time_ms, log.size_bytes, is_point=True)
         answer.points.extend(space.shown())

@@ -35,7 +35,7 @@ class CleaningReplays:
         for segment in requested.segments:
             for record in segment.files:
                 check_name(record)
-        self._asked = requested
+        self._requests = requested
         plan = CleanPlan(ledgers_dir=requested.ledgers_dir, segments=requested.segments)
         self._files = files_of(plan)
         check_length(sum(file.record.messages for file in self._files))
@@ -44,10 +44,10 @@ class CleaningReplays:
         """Runs the replays. `check` is called repeatedly. Raises what scanning raises,
         InvalidRequest.
         """
-        origin = _origin(self._asked)
+        origin = _origin(self._requests)
         history = self._read(context, origin)
         answer = TopicWhatIf(input=_input(history))
-        for settings in self._asked.settings:
+        for settings in self._requests.settings:
             check()
             answer.cleanings.append(Replay(history, settings, origin, check).run())
         return answer

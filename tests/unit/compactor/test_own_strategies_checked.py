@@ -347,7 +347,7 @@ def test_a_run_refuses_code_of_another_version_than_the_trial(package: OutsidePa
     own: Any = _own("outside:Longest", "2.4", STRATEGIC)
     why = "needs its version 2.4, but a process has loaded version 2.5"
     with pytest.raises(StrategyFailed, match=why):
-        own.strategy.made()
+        own.strategy.create()
 
 
 def test_the_results_of_a_strategy_are_checked_in_tasks(package: OutsidePackage) -> None:

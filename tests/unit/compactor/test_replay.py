@@ -154,7 +154,7 @@ def by_horizon(log: StrategicLog, history: History, name: str) -> list[int]:
     left: list[Said] = []
     sizes = []
     for start, end in pairwise([0, *history.ends.tolist()]):
-        left = strategic(left + said[start:end], strategy.made()).left
+        left = strategic(left + said[start:end], strategy.create()).left
         kept = {message.message_id for message in left}
         left = [message for message in said if message.message_id in kept]
         shares = zip(said, history.shares.tolist(), strict=True)

@@ -142,7 +142,7 @@ def test_a_repair_restores_everything_that_the_ledgers_hold(
         assert offline.damage() == [], lost
         lab = resumed(BrokerLab, files, pairs)
         assert not lab.report.is_incomplete
-        assert (lab.report.damaged, lab.report.kept) == ({}, [])
+        assert (lab.report.damaged, lab.report.preserved) == ({}, [])
         assert {*whole[False]} <= {*lab.read(EARLIEST, read_compacted=False)}, lost
         assert lab.read(EARLIEST, read_compacted=True) == whole[True], lost
         publish_versions(lab, 0, 1)

@@ -55,7 +55,7 @@ def test_entries_that_the_metadata_have_lost_are_kept_and_reported(
     forget(lab, int(paths[0].parent.name))
     for _ in range(starts):
         lab.crash(everything)
-        assert lab.report.kept == [str(paths[0])]
+        assert lab.report.preserved == [str(paths[0])]
         assert lab.report.unrecorded == {TOPIC: [1]}
     assert "have lost their last writes" in caplog.text
     assert lab.files.open_read(paths[0]).pread(1 << 20, 0) == data
@@ -91,7 +91,7 @@ def test_the_remains_of_a_run_are_removed() -> None:
     lab.files.sync_dir(LEDGERS / "60")
     lab.crash(everything)
     assert lab.report.orphans == ["60"]
-    assert not lab.report.kept
+    assert not lab.report.preserved
     lab.stop()
 
 
