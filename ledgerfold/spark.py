@@ -12,6 +12,8 @@ Options, as text:
     startTime, endTime    by publish time, in ms since the epoch
     keys             only messages of these keys: a JSON array of texts; not of a stream
     maxBytesPerTrigger    of a stream: about as much for each batch
+    token, tlsTrustCerts, tlsClientCert, tlsClientKey    for a broker that authenticates clients:
+                     the token itself, and paths of PEM files
 
 This module is imported by users and by Spark's Python processes only.
 """
@@ -31,6 +33,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from ledgerfold.broker.client.streams.credentials import AuthenticationToken
 from ledgerfold.frames.query import Query
 from ledgerfold.frames.spark.plain_errors import plain_errors
 from ledgerfold.frames.spark.reading import Reader
@@ -41,7 +44,13 @@ from ledgerfold.storage.errors import InvalidRequest
 
 __all__ = ["LedgerfoldDataSource"]
 
-_OPTIONS = ("topic", "path", "url", "data", "compacted", "isolation")
+_CREDENTIALS = {
+    "tlsTrustCerts": "tls_trust_certs_file_path",
+    "tlsClientCert": "tls_certificate_file_path",
+    "tlsClientKey": "tls_private_key_file_path",
+}
+_TARGET = ("topic", "path", "url", "token", *_CREDENTIALS)
+_OPTIONS = (*_TARGET, "data", "compacted", "isolation")
 _ROWS = ("start", "end", "startTime", "endTime", "keys")
 _A_TIME = "a time in ms since the epoch"
 _LIMIT = "maxBytesPerTrigger"
@@ -89,20 +98,22 @@ class LedgerfoldDataSource(DataSource):
 
     @plain_errors
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        return Writer(*self._target(), schema, overwrite=overwrite)
+        url, topic, credentials = self._target()
+        return Writer(url, topic, schema, overwrite=overwrite, credentials=credentials)
 
     @plain_errors
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
-        return StreamWriter(*self._target(), schema, overwrite=overwrite)
+        url, topic, credentials = self._target()
+        return StreamWriter(url, topic, schema, overwrite=overwrite, credentials=credentials)
 
-    def _target(self) -> tuple[str, str]:
+    def _target(self) -> tuple[str, str, dict[str, Any]]:
         # A stream's sink gets the location of its checkpoint, too.
-        options = self._options(("topic", "path", "url", "checkpointLocation"))
+        options = self._options((*_TARGET, "checkpointLocation"))
         if "url" not in options:
             raise InvalidRequest("The option url, the address of a running broker, is missing.")
-        return options["url"], _topic(options)
+        return options["url"], _topic(options), _credentials(options)
 
     def _query(self, options: Mapping[str, str], schema: StructType, **rows: Any) -> Query:
         compacted = options.get("compacted", "false").lower()
@@ -116,6 +127,7 @@ class LedgerfoldDataSource(DataSource):
             isolation=options.get("isolation", "read_uncommitted"),
             columns=columns_of(schema),
             **rows,
+            **_credentials(options),
         )
 
     def _options(self, known: tuple[str, ...]) -> dict[str, str]:
@@ -132,6 +144,18 @@ def _topic(options: Mapping[str, str]) -> str:
     if not topic:
         raise InvalidRequest("The option topic is missing. It may be the argument of load or save.")
     return topic
+
+
+def _credentials(options: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the arguments of a client about TLS and authentication."""
+    found: dict[str, Any] = {
+        name: options[option.lower()]
+        for option, name in _CREDENTIALS.items()
+        if option.lower() in options
+    }
+    if token := options.get("token"):
+        found["authentication"] = AuthenticationToken(token)
+    return found
 
 
 def _place(options: Mapping[str, str], name: str) -> Any:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterable, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -41,6 +42,7 @@ def read(
     end_time: Time | None = None,
     start: Place | None = None,
     end: Place | None = None,
+    **credentials: Any,
 ) -> pa.Table:
     """Reads a topic, or all partitions of one after the other, into a table in memory.
 
@@ -52,6 +54,8 @@ def read(
     `keys`: only messages of these keys. `start_time`, `end_time`: by publish time, a datetime with
     a time zone or ms since the epoch. `start`, `end`: message ids as (ledger id, entry id), or
     offsets of a Kafka topic. Starts are included, ends are not.
+
+    `credentials`: the arguments of `Client` about TLS and authentication, by the same names.
 
     Raises InvalidRequest, NotAllowed, TopicNotFound, DirectoryLocked (a broker serves the
     directory), Corruption, FileNotFoundError, Unavailable.
@@ -68,6 +72,7 @@ def read(
         end_time=end_time,
         start=start,
         end=end,
+        **credentials,
     )
     return pa.Table.from_batches(batches_of(query), schema_of(query.columns))
 
@@ -86,6 +91,7 @@ def batches(
     start: Place | None = None,
     end: Place | None = None,
     rows_max: int = ROWS_MAX,
+    **credentials: Any,
 ) -> Generator[pa.RecordBatch, None, None]:
     """Reads as `read`, but yields record batches of at most `rows_max` rows, in bounded memory.
 
@@ -106,5 +112,6 @@ def batches(
         end_time=end_time,
         start=start,
         end=end,
+        **credentials,
     )
     return batches_of(query, rows_max)

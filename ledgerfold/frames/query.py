@@ -10,11 +10,13 @@ Ranges are half-open: `start` and `start_time` are included, `end` and `end_time
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+from ledgerfold.broker.client.streams.credentials import credentials_of
 from ledgerfold.broker.common.names import persistent_topic
 from ledgerfold.frames.schema import NAMES
 from ledgerfold.storage.entry import EARLIEST, LATEST, EntryHeader, Position
@@ -44,6 +46,8 @@ class Query:
     end_ms: int = _MAX
     start: Position = EARLIEST
     end: Position = LATEST
+    # The client's arguments about TLS and authentication.
+    credentials: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(
@@ -60,8 +64,10 @@ class Query:
         end_time: Time | None = None,
         start: Place | None = None,
         end: Place | None = None,
+        **credentials: Any,
     ) -> Query:
         """Checks the arguments of `ledgerfold.frames.read`. Raises InvalidRequest, NotAllowed."""
+        credentials_of("read", credentials)
         if (url is None) == (data is None):
             raise InvalidRequest(
                 "Pass either url, the address of a running broker, or data, the path of a data "
@@ -90,6 +96,7 @@ class Query:
             end_ms=_MAX if end_time is None else _ms(end_time),
             start=EARLIEST if start is None else position(start),
             end=LATEST if end is None else position(end),
+            credentials=credentials,
         )
 
     def wants(self, *names: str) -> bool:

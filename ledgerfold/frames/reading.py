@@ -32,7 +32,7 @@ BYTES_MAX = 16 * 1024 * 1024
 def parts_of(query: Query) -> Sequence[Part]:
     """Plans a read. Raises TopicNotFound, NotAllowed, StorageError, ServiceError."""
     if query.url is not None:
-        with Remote(query.url) as remote:
+        with Remote(query.url, query.credentials) as remote:
             return remote.parts(query)
     assert query.data is not None
     with held(query.data) as lock:
@@ -46,7 +46,7 @@ def last_positions(query: Query) -> dict[str, Position]:
     On a Kafka topic, only messages that the read would return count.
     """
     if query.url is not None:
-        with Remote(query.url) as remote:
+        with Remote(query.url, query.credentials) as remote:
             return remote.last_positions(query)
     assert query.data is not None
     with held(query.data) as lock:

@@ -12,8 +12,8 @@ entries of many messages.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self
@@ -55,6 +55,7 @@ class RemotePart:
     compacted: bool = False
     read_committed: bool = False
     offsets: tuple[int, int] | None = None
+    credentials: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def last(self) -> Position:
@@ -65,7 +66,7 @@ class RemotePart:
         return self.end
 
     def entries(self) -> Iterator[Sequence[StoredEntry]]:
-        with Remote(self.url) as remote, remote.stream(self) as stream:
+        with Remote(self.url, self.credentials) as remote, remote.stream(self) as stream:
             for entries in stream.deliveries():
                 kept, is_over = self._within(entries)
                 if kept:
@@ -87,8 +88,8 @@ class RemotePart:
 class Remote:
     """A connection to a broker, for the duration of a `with` block."""
 
-    def __init__(self, url: str) -> None:
-        self._url, self._io = url, IoThread.shared()
+    def __init__(self, url: str, credentials: Mapping[str, Any]) -> None:
+        self._url, self._credentials, self._io = url, credentials, IoThread.shared()
         self._connection: Connection
 
     def __enter__(self) -> Self:
@@ -96,7 +97,7 @@ class Remote:
         return self
 
     async def _connect(self) -> Connection:
-        return Connection(ClientSettings(self._url))
+        return Connection(ClientSettings(self._url, **self._credentials))
 
     def __exit__(self, *exc_info: object) -> None:
         self._io.call(self._connection.close())
@@ -162,7 +163,15 @@ class Remote:
     def _part(
         self, topic: str, start: Position, end: Position | None, *, compacted: bool = False
     ) -> RemotePart:
-        return RemotePart(self._url, topic, _index(topic), start, end, compacted)
+        return RemotePart(
+            self._url,
+            topic,
+            _index(topic),
+            start,
+            end,
+            compacted,
+            credentials=self._credentials,
+        )
 
     def _kafka_parts(self, topic: str, query: Query, part_bytes: int) -> Iterator[RemotePart]:
         if query.compacted:
@@ -191,6 +200,7 @@ class Remote:
             None,
             read_committed=query.read_committed,
             offsets=(low, end),
+            credentials=self._credentials,
         )
 
 

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ledgerfold.broker.cli.connecting import TOPIC, refuse_url
+from ledgerfold.broker.cli.connecting import TOPIC, credentials_of, refuse_url
 from ledgerfold.broker.cli.data import export_kafka
 from ledgerfold.broker.cli.ending import removed_on_failure
 from ledgerfold.broker.cli.output import content, to_json
@@ -94,6 +94,7 @@ def _export(options: argparse.Namespace, encode: Callable[[Batches], Iterator[by
         data=options.data,
         compacted=options.read_compacted,
         keys=options.keys or None,
+        **({} if options.data is not None else credentials_of(options)),
     )
     rows = 0
     # Two exports to one file do not share a temporary file.

@@ -89,7 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return max(last, low)
         assert self._query.url is not None
         query = replace(self._query, topic=topic, start=low.next, end=last.next)
-        with Remote(self._query.url) as remote:
+        with Remote(self._query.url, self._query.credentials) as remote:
             parts = remote.parts(query, max(bytes_max, 1))
         # None: the messages were deleted meanwhile.
         return parts[0].last if parts else last

@@ -10,7 +10,7 @@ are UTF-8 is published as text, others in base64, as clients publish keys of byt
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -57,18 +57,26 @@ def check_columns(schema: StructType) -> None:
 class _Target:
     """Publishes the rows of each task to a topic."""
 
-    def __init__(self, url: str, topic: str, schema: StructType, *, overwrite: bool) -> None:
+    def __init__(
+        self,
+        url: str,
+        topic: str,
+        schema: StructType,
+        *,
+        overwrite: bool,
+        credentials: Mapping[str, Any],
+    ) -> None:
         if overwrite:
             raise NotAllowed('A topic cannot be overwritten: use mode("append").')
         check_columns(schema)
-        self._url, self._topic = url, topic
+        self._url, self._topic, self._credentials = url, topic, credentials
 
     @plain_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publishes the rows of a task; returns when they are durable. Raises the first error."""
         from ledgerfold.broker.client import Client
 
-        with Client(self._url) as client:
+        with Client(self._url, **self._credentials) as client:
             producer = client.create_producer(
                 self._topic,
                 batching_enabled=True,
