@@ -40,7 +40,7 @@ class Permits:
         self._granted = 0
         # Received, and not taken yet.
         self._waiting = 0
-        self._wanted = False
+        self._is_requested = False
 
     def received(self, messages: int) -> None:
         self._granted -= messages
@@ -51,11 +51,11 @@ class Permits:
 
     def want(self) -> None:
         """Lets a queue of size 0 hold the next message."""
-        self._wanted = not self._queue_size
+        self._is_requested = not self._queue_size
 
     def got(self) -> None:
         """Ends `want`: the caller has its message."""
-        self._wanted = False
+        self._is_requested = False
 
     def disconnected(self) -> None:
         self._granted = 0
@@ -63,7 +63,7 @@ class Permits:
     @property
     def missing(self) -> int:
         """The number of permits up to the queue size."""
-        return max(self._queue_size + self._wanted - self._waiting - self._granted, 0)
+        return max(self._queue_size + self._is_requested - self._waiting - self._granted, 0)
 
     def grant(self, messages: int) -> None:
         """Notes that the broker got permits."""
@@ -79,8 +79,10 @@ class Permits:
 class ReceivingStream(ReconnectingStream):
     """A stream that receives entries into an inbox. Event loop only, except where stated."""
 
-    def __init__(self, connection: Connection, what: str, inbox: Inbox, queue_size: int) -> None:
-        super().__init__(connection, what)
+    def __init__(
+        self, connection: Connection, description: str, inbox: Inbox, queue_size: int
+    ) -> None:
+        super().__init__(connection, description)
         self.inbox = inbox
         self._permits = Permits(queue_size)
         # Serialized, in the order of sending.
@@ -92,9 +94,9 @@ class ReceivingStream(ReconnectingStream):
 
     def return_permits(self, messages: int) -> None:
         """Returns permits for messages that a caller took. Thread-safe."""
-        self.loop.call_soon_threadsafe(self._taken, messages)
+        self.loop.call_soon_threadsafe(self._on_taken, messages)
 
-    def _taken(self, messages: int) -> None:
+    def _on_taken(self, messages: int) -> None:
         self._permits.got()
         self._permits.taken(messages)
         self._grant()

@@ -109,7 +109,7 @@ class SubscribeStream(ReceivingStream):
             _log.warning(
                 "The %s closes with %d acknowledgements that the broker has not confirmed; "
                 "their messages may be redelivered.",
-                self.what,
+                self.description,
                 len(self._acks),
             )
 
