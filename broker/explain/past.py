@@ -41,16 +41,16 @@ from ledgerfold.v1.records_pb2 import CompactionStrategy, RunRecord
 class Version:
     """A version, and the findings about it.
 
-    `kept`, `dropped`: the runs that kept or dropped it; `decision`: that of `run`, the last one
-    that changed or confirmed it. `since`: the first of the runs that have kept it by that strategy
-    and rule. `is_back`: dropped, read again, and kept. `is_sure`: nothing unknown has influenced
-    it. `next`: the next run's decision; None if that run does not read it. `hypothetical`: the
-    decision of the strategy in force, if it had read every message.
+    `kept_by`, `dropped_by`: the runs that kept or dropped it; `decision`: that of `run`, the last
+    one that changed or confirmed it. `since`: the first of the runs that have kept it by that
+    strategy and rule. `is_back`: dropped, read again, and kept. `is_sure`: nothing unknown has
+    influenced it. `next`: the next run's decision; None if that run does not read it.
+    `hypothetical`: the decision of the strategy in force, if it had read every message.
     """
 
     subject: LocatedVersion
-    kept: RunSpan | None = None
-    dropped: RunSpan | None = None
+    kept_by: RunSpan | None = None
+    dropped_by: RunSpan | None = None
     decision: Decision | None = None
     run: RunRecord | None = None
     since: RunSpan | None = None
@@ -160,14 +160,14 @@ class Past:
         run, span = self._line.runs[self._at], self._line.span(self._at)
         if decision.keeps:
             self._survivors.append(version)
-            if version.dropped is not None or version.kept is None:
-                version.is_back = version.dropped is not None
-                version.kept, version.dropped = span, None
+            if version.dropped_by is not None or version.kept_by is None:
+                version.is_back = version.dropped_by is not None
+                version.kept_by, version.dropped_by = span, None
             if not _is_reason(version, decision.rule, run):
                 version.since = span
             version.decision, version.run = decision, run
-        elif version.dropped is None:
-            version.dropped, version.decision, version.run = span, decision, run
+        elif version.dropped_by is None:
+            version.dropped_by, version.decision, version.run = span, decision, run
             if self._rules is OWN and self._at + 1 < len(self._line.runs):
                 # A later run may have dropped it as well.
                 version.is_sure = False
@@ -224,17 +224,19 @@ def add_null_key_past(version: Version, line: RunLine) -> None:
     first = line.first_over(message.position)
     if message.in_compacted:
         is_unreadable = message.version.is_unreadable
-        version.kept = (not is_unreadable and line.null_keys_kept_by(message.position)) or first
+        version.kept_by = (not is_unreadable and line.null_keys_kept_by(message.position)) or first
         version.run = line.run(line.last)
         version.since = line.with_strategy_of(version.run)
         version.decision = null_key_decision(message, version.run.strategy, keeps=True)
         return
-    version.dropped = line.null_keys_dropped_by(message.position)
-    version.run = line.run(version.dropped.last if version.dropped else line.last)
-    suspects = line.strategies(version.dropped) if version.dropped else [strategy_of(version.run)]
+    version.dropped_by = line.null_keys_dropped_by(message.position)
+    version.run = line.run(version.dropped_by.last if version.dropped_by else line.last)
+    suspects = (
+        line.strategies(version.dropped_by) if version.dropped_by else [strategy_of(version.run)]
+    )
     version.decision = _null_key_dropped(message, [each.name for each in suspects])
-    if first and (version.dropped is None or first.last < version.dropped.first):
-        version.kept = first
+    if first and (version.dropped_by is None or first.last < version.dropped_by.first):
+        version.kept_by = first
 
 
 def _null_key_dropped(version: LocatedVersion, suspects: Sequence[str]) -> Decision:

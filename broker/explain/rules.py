@@ -239,20 +239,20 @@ def _add_past(explained: pb.ExplainedVersion, version: Version, facts: Facts) ->
         explained.state = pb.VERSION_STATE_ABOVE_HORIZON
         return _Reason()
     explained.state = pb.VERSION_STATE_KEPT if is_kept else pb.VERSION_STATE_DROPPED
-    is_so = version.decision is not None and (version.dropped is None) == is_kept
+    is_so = version.decision is not None and (version.dropped_by is None) == is_kept
     decision = version.decision if is_so or version.is_sure else None
     if version.is_sure:
         if not is_so:
             explained.state = pb.VERSION_STATE_INCONSISTENT
-        _add_runs(explained, version.kept, version.dropped)
+        _add_runs(explained, version.kept_by, version.dropped_by)
     elif is_kept:
         again = line.may_come_back(version.subject.position)
         _add_runs(explained, RunSpan(first.first, line.last) if again else first, None)
     else:
         last = line.last
         is_steady = version.run is not None and rules_of(strategy_of(version.run).name).is_steady
-        if is_so and version.dropped and line.is_uniform and is_steady:
-            last = version.dropped.last
+        if is_so and version.dropped_by and line.is_uniform and is_steady:
+            last = version.dropped_by.last
         _add_runs(explained, None, RunSpan(first.first, last))
     if decision is not None and decision.keeps and version.since is not None:
         # Earlier runs kept it for another reason.
@@ -303,12 +303,12 @@ def _under(suspects: Sequence[CompactionStrategy], facts: Facts) -> str:
 
 
 def _add_runs(
-    explained: pb.ExplainedVersion, kept: RunSpan | None, dropped: RunSpan | None
+    explained: pb.ExplainedVersion, kept_by: RunSpan | None, dropped_by: RunSpan | None
 ) -> None:
-    if kept is not None:
-        explained.kept_by.CopyFrom(_span(kept))
-    if dropped is not None:
-        explained.dropped_by.CopyFrom(_span(dropped))
+    if kept_by is not None:
+        explained.kept_by.CopyFrom(_span(kept_by))
+    if dropped_by is not None:
+        explained.dropped_by.CopyFrom(_span(dropped_by))
 
 
 def _span(span: RunSpan) -> pb.RunSpan:

@@ -7,7 +7,7 @@ negative.
     >>> permits = Permits(10)
     >>> permits.to_grant()
     10
-    >>> permits.received(12); permits.taken(12); permits.to_grant()
+    >>> permits.received(12); permits.on_taken(12); permits.to_grant()
     12
 
 A queue of size 0 prefetches nothing: the broker gets one permit when a caller waits for a message.
@@ -46,7 +46,7 @@ class Permits:
         self._granted -= messages
         self._waiting += messages
 
-    def taken(self, messages: int) -> None:
+    def on_taken(self, messages: int) -> None:
         self._waiting -= messages
 
     def want(self) -> None:
@@ -98,7 +98,7 @@ class ReceivingStream(ReconnectingStream):
 
     def _on_taken(self, messages: int) -> None:
         self._permits.got()
-        self._permits.taken(messages)
+        self._permits.on_taken(messages)
         self._grant()
 
     def fetch(self) -> None:
