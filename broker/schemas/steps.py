@@ -1,4 +1,4 @@
-"""The steps that one request may take to compare definitions, which clients provide.
+"""Limits the steps of one request's comparisons, because clients provide the definitions.
 
 >>> steps = Steps()
 >>> steps.take(depth=3, count=STEPS_MAX)
