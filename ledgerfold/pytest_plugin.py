@@ -166,10 +166,20 @@ def ledgerfold(
     # Tests of several runs may share a broker.
     local = re.sub(r"[^A-Za-z0-9_.=-]+", "-", request.node.name)[:_NAME_CHARS_MAX]
     request.node.stash[_NAMESPACE] = name = f"{_TENANT}/{local}-{uuid.uuid4().hex[:8]}"
+    _check_runs(ledgerfold_broker)
     with Namespace(ledgerfold_broker, name) as namespace:
         yield namespace
         has_failed = request.node.stash.get(_HAS_FAILED, False)
-        namespace.keep = has_failed and request.config.getoption("--ledgerfold-keep")
+        has_ended = getattr(ledgerfold_broker, "ended", None) is not None
+        keep = has_failed and request.config.getoption("--ledgerfold-keep")
+        namespace.keep = has_ended or keep
+    _check_runs(ledgerfold_broker)
+
+
+def _check_runs(broker: ExistingBroker) -> None:
+    """Fails the test, in one sentence, if the broker of this run has ended."""
+    if (how := getattr(broker, "ended", None)) is not None:
+        pytest.fail(f"The ledgerfold broker of this run has ended {how}.", pytrace=False)
 
 
 def _arguments(config: pytest.Config) -> list[str]:

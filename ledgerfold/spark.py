@@ -11,6 +11,7 @@ Options, as text:
                      earliest or latest (the default)
     startTime, endTime    by publish time, in ms since the epoch
     keys             only messages of these keys: a JSON array of texts; not of a stream
+    maxBytesPerTrigger    of a stream: about as much for each batch
 
 This module is imported by users and by Spark's Python processes only.
 """
@@ -31,6 +32,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from ledgerfold.frames.query import Query
+from ledgerfold.frames.spark.plain_errors import plain_errors
 from ledgerfold.frames.spark.reading import Reader
 from ledgerfold.frames.spark.streaming import StreamReader, parsed_place
 from ledgerfold.frames.spark.types import SCHEMA, columns_of
@@ -41,6 +43,8 @@ __all__ = ["LedgerfoldDataSource"]
 
 _OPTIONS = ("topic", "path", "url", "data", "compacted", "isolation")
 _ROWS = ("start", "end", "startTime", "endTime", "keys")
+_A_TIME = "a time in ms since the epoch"
+_LIMIT = "maxBytesPerTrigger"
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -54,30 +58,40 @@ class LedgerfoldDataSource(DataSource):
     def schema(self) -> StructType:
         return SCHEMA
 
+    @plain_errors
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._options(_OPTIONS + _ROWS)
         rows = {
             "start": _place(options, "start"),
             "end": _place(options, "end"),
-            "start_time": _number(options, "startTime"),
-            "end_time": _number(options, "endTime"),
+            "start_time": _number(options, "startTime", _A_TIME),
+            "end_time": _number(options, "endTime", _A_TIME),
             "keys": _keys(options),
         }
         return Reader(self._query(options, schema, **rows), schema)
 
+    @plain_errors
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        options = self._options((*_OPTIONS, "start"))
+        options = self._options((*_OPTIONS, "start", _LIMIT))
         query = self._query(options, schema)
+        bytes_max = _number(options, _LIMIT, "a number of bytes")
+        if bytes_max is not None and (query.url is None or not bytes_max):
+            raise InvalidRequest(
+                f"The option {_LIMIT} must be 1 or more, and needs the option url: only a broker "
+                "divides what a stream reads."
+            )
         if query.compacted:
             raise InvalidRequest(
                 "A stream contains every message: read the compacted view as a batch, without "
                 "readStream."
             )
-        return StreamReader(query, schema, options.get("start", "latest"))
+        return StreamReader(query, schema, options.get("start", "latest"), bytes_max)
 
+    @plain_errors
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         return Writer(*self._target(), schema, overwrite=overwrite)
 
+    @plain_errors
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
@@ -124,14 +138,12 @@ def _place(options: Mapping[str, str], name: str) -> Any:
     return parsed_place(options[name], name) if name in options else None
 
 
-def _number(options: Mapping[str, str], name: str) -> int | None:
+def _number(options: Mapping[str, str], name: str, what: str) -> int | None:
     text = options.get(name.lower())
     if text is None:
         return None
     if not text.isdecimal():
-        raise InvalidRequest(
-            f"The option {name} must be a time in ms since the epoch, not {text!r}."
-        )
+        raise InvalidRequest(f"The option {name} must be {what}, not {text!r}.")
     return int(text)
 
 

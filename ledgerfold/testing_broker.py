@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -166,6 +167,14 @@ class Broker(ExistingBroker):
     def log(self) -> Path:
         """The file of its log, which is deleted with it."""
         return self._running.log
+
+    @property
+    def ended(self) -> str | None:
+        """The end of the process, such as "with exit code 1" or "by SIGKILL"; None: it runs."""
+        code = self._running.process.poll()
+        if code is None:
+            return None
+        return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
 
     @property
     def _running(self) -> Started:

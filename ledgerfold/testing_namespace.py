@@ -21,7 +21,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from ledgerfold.broker.client import Client
-from ledgerfold.errors import NotAllowed, TenantExists, TopicNotFound
+from ledgerfold.errors import NotAllowed, TenantExists, TopicNotFound, Unavailable
 from ledgerfold.testing_faults import AsyncFaults, Faults
 
 if TYPE_CHECKING:
@@ -67,8 +67,9 @@ class Namespace:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        # First: the end must neither wait for a delay nor fail.
-        self.faults.clear()
+        # First: the end must neither wait for a delay nor fail. An ended broker has no rules.
+        with suppress(Unavailable):
+            self.faults.clear()
         self._block.close()
         self.__dict__.pop("client", None)
         if not self.keep:

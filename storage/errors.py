@@ -71,38 +71,51 @@
 Each class has a `reason`, a stable name that is sent in google.rpc.ErrorInfo, and `retryable`. A
 reason that a class does not state is the class's own name. The attributes hold the data; the
 message is built from them and says what to do. The gRPC code of each reason is in
-ledgerfold/rpc_errors.py. Users import all of it from `ledgerfold.errors`.
+ledgerfold/rpc_errors.py.
+
+Users import all of it from `ledgerfold.errors`. Tracebacks, `repr` and pickles name that module,
+because this one may change.
+
+    >>> TopicNotFound.__module__, TopicNotFound.reason, KafkaError.reason
+    ('ledgerfold.errors', 'TOPIC_NOT_FOUND', 'KAFKA')
 """
 
 from __future__ import annotations
 
+import copyreg
 import errno
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ledgerfold.storage.text import counted
 from ledgerfold.version import __version__
+
+_PUBLIC = "ledgerfold.errors"
 
 
 class LedgerfoldError(Exception):
     """The base class. `reason` is stable and for machines; the message is for people."""
 
+    __module__ = _PUBLIC
     reason: ClassVar[str] = "INTERNAL"
     retryable: ClassVar[bool] = False
     # True if the error came over the wire; else this process raised it.
     from_broker: bool = False
 
     def __init_subclass__(cls) -> None:
-        """Gives the classes of this module their reasons.
-
-        >>> TopicNotFound.reason, KafkaError.reason
-        ('TOPIC_NOT_FOUND', 'KAFKA')
-        """
-        if "reason" not in cls.__dict__ and cls.__module__ == __name__:
+        """Gives the classes of this module their reasons, and the name of the public module."""
+        if cls.__module__ != __name__:
+            return
+        cls.__module__ = _PUBLIC
+        if "reason" not in cls.__dict__:
             words = re.findall("[A-Z][a-z]*", cls.__name__.removesuffix("Error"))
             cls.reason = "_".join(words).upper()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles the message and the attributes: the constructors take other arguments."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
     @property
     def message(self) -> str:
@@ -386,6 +399,8 @@ class CompactionRunning(RequestError):
 
 class KafkaErrorKind(Enum):
     """An error of Kafka's protocol: its code, and the class that Kafka's client raises."""
+
+    __module__ = _PUBLIC
 
     OFFSET_OUT_OF_RANGE = (1, "OffsetOutOfRangeException")
     CORRUPT_MESSAGE = (2, "CorruptRecordException")

@@ -12,11 +12,12 @@ their folder or by hand; one that starts a process without the mark fails
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -27,6 +28,7 @@ from tests.links import check_links
 # Before the first import of the product.
 check_links(Path(__file__).resolve().parent.parent)
 
+from ledgerfold.garbage import garbage_kept  # noqa: E402
 from tests.cases.ledgerfold import ALLOWED as CASES_ALLOWED  # noqa: E402
 from tests.side_by_side import PART_MARKS, PROCESS_FOLDERS, parts_of  # noqa: E402
 from tests.support.broker_process import BrokerProcess  # noqa: E402
@@ -85,6 +87,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.getoption("--fast") and collection_path in map(TESTS.joinpath, PROCESS_FOLDERS):
         return True
     return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """The collected tests and modules are no garbage: no later search looks at them."""
+    with garbage_kept():
+        result = yield
+    gc.freeze()
+    return result
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -25,16 +25,15 @@ from __future__ import annotations
 
 import ast
 import gc
-import io
 import re
 import textwrap
-import tokenize
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
+
+from ledgerfold.garbage import garbage_kept
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("ledgerfold", "broker", "storage", "compactor")
@@ -154,6 +153,17 @@ VAGUE_NAMES_ALLOWED = {
 
 
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+# A string may contain "#", and a comment quotes. The tokenizer takes longer than the parser.
+_STRINGS_AND_COMMENTS = re.compile(
+    r'''
+    """[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"""
+    | \'{3}[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*\'{3}
+    | "[^"\\\n]*(?:\\.[^"\\\n]*)*"
+    | '[^'\\\n]*(?:\\.[^'\\\n]*)*'
+    | \#[^\n]*
+    ''',
+    re.VERBOSE | re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -184,11 +194,13 @@ class Module:
     @cached_property
     def comments(self) -> list[tuple[int, str]]:
         """Each with its line."""
-        return [
-            (token.start[0], token.string)
-            for token in tokenize.generate_tokens(io.StringIO(self.source).readline)
-            if token.type == tokenize.COMMENT
-        ]
+        found, line, end = list[tuple[int, str]](), 1, 0
+        for match in _STRINGS_AND_COMMENTS.finditer(self.source):
+            line += self.source.count("\n", end, match.start())
+            end = match.start()
+            if match[0].startswith("#"):
+                found.append((line, match[0]))
+        return found
 
     @property
     def name(self) -> str:
@@ -212,16 +224,17 @@ def modules(*folders: str) -> list[Module]:
     ]
 
 
-@contextmanager
-def parsing(*folders: str) -> Iterator[list[Module]]:
-    """Yields the modules for several rules. Parsed, they are a million objects, and none of them is
-    garbage: the search for it would take longer than parsing.
+@cache
+def parsed(folder: str) -> list[Module]:
+    """Returns the modules of a folder for all rules of a session. Parsed, they are a million
+    objects, and none of them is garbage: the search for it would take longer than parsing.
     """
-    gc.disable()
-    try:
-        yield modules(*folders)
-    finally:
-        gc.enable()
+    with garbage_kept():
+        found = modules(folder)
+        for module in found:
+            assert module.nodes
+    gc.freeze()
+    return found
 
 
 def texts() -> dict[str, str]:

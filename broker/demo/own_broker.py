@@ -27,6 +27,7 @@ class Started(NamedTuple):
     admin: str | None
     data_dir: Path
     log: Path
+    process: subprocess.Popen[bytes]
 
 
 @contextmanager
@@ -49,10 +50,11 @@ def started(data_dir: Path | None = None, arguments: Sequence[str] = ()) -> Iter
         command = ["serve", "--data", str(data), *_ANY_PORT, *arguments]
         with log.open("wb") as errors:
             process = subprocess.Popen(
-                [sys.executable, "-m", "ledgerfold", *command],
+                [sys.executable, "-m", "ledgerfold.broker.cli.tied", *command],
                 # The variables of the user's brokers are not for this one.
                 env=os.environ | {"LEDGERFOLD_SERVE_VARIABLES": "off"},
-                stdin=subprocess.DEVNULL,
+                # Its end stops the broker, too, if this process is killed (broker/cli/tied.py).
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 # Ctrl-C at the terminal must reach only this process, which then stops the broker.
@@ -72,7 +74,8 @@ def _started(process: subprocess.Popen[bytes], data_dir: Path, log: Path) -> Sta
     if not ready:
         raise LedgerfoldError(f"The broker did not start: {log.read_text()[-_LOG_SHOWN:]}")
     event = json.loads(ready)
-    return Started(event["listen"], event.get("pulsar"), event.get("admin"), data_dir, log)
+    pulsar, admin = event.get("pulsar"), event.get("admin")
+    return Started(event["listen"], pulsar, admin, data_dir, log, process)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -84,6 +87,8 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         # No effect on an ended process.
         process.kill()
         process.wait()
+        assert process.stdin is not None
+        process.stdin.close()
 
 
 def answers(url: str) -> bool:

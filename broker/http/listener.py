@@ -20,7 +20,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from ledgerfold.broker.http.answers import NO_CONTENT, Answer, Refusal
 from ledgerfold.broker.security.certificates import Certificates, common_name
-from ledgerfold.broker.security.listening import open_port
+from ledgerfold.broker.security.listening import SERVER, open_port
 from ledgerfold.storage.errors import AddressInUse
 
 CONNECTIONS_MAX = 64
@@ -106,10 +106,18 @@ class HttpListener:
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         answer = await self._answer(request)
-        headers = {"Server": "ledgerfold", **answer.headers}
+        headers = {"Server": SERVER, **answer.headers}
         if answer.status != NO_CONTENT:
             headers["Content-Type"] = answer.content_type
         return web.Response(status=answer.status, body=answer.body, headers=headers)
+
+
+class _Handler(RequestHandler):
+    def handle_error(self, *args: Any, **named: Any) -> web.StreamResponse:
+        """Answers what is not HTTP. Strangers do not learn the versions of Python and aiohttp."""
+        response = super().handle_error(*args, **named)
+        response.headers["Server"] = SERVER
+        return response
 
 
 class _Connections(web.Server):
@@ -121,6 +129,9 @@ class _Connections(web.Server):
         super().__init__(self._armed, **options)
         self._handler, self._connection_s = handler, connection_s
         self._timers: dict[RequestHandler, asyncio.TimerHandle] = {}
+
+    def __call__(self) -> RequestHandler:
+        return _Handler(self, loop=self._loop, **self._kwargs)
 
     def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)

@@ -35,6 +35,7 @@ from ledgerfold.broker.metrics.text import parts
 from ledgerfold.broker.security.certificates import Certificates, common_name
 from ledgerfold.broker.security.guard import Credentials, Guard, Target
 from ledgerfold.broker.security.hosts import Hosts
+from ledgerfold.broker.security.listening import SERVER
 from ledgerfold.broker.security.needs import Need
 from ledgerfold.storage.errors import AddressInUse, AuthenticationFailed, AuthorizationFailed
 
@@ -236,6 +237,10 @@ class _Handler(BaseHTTPRequestHandler):
             header = self.headers.get("Authorization")
             caller = guard.caller(Credentials.of_header(header, common_name(certificate)))
             guard.check(caller, Need.SUPERUSER, Target())
+
+    def version_string(self) -> str:
+        """Returns the header `Server`."""
+        return SERVER
 
     def log_message(self, format: str, *args: Any) -> None:
         """Does nothing: scrapes are not logged."""

@@ -12,6 +12,7 @@ from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.admin_topics import stats_of
 from ledgerfold.broker.rpc.existing import recorded_name
 from ledgerfold.broker.rpc.handlers import Handlers
+from ledgerfold.broker.rpc.name_pages import page_of
 from ledgerfold.broker.stats.partitioned import partitioned_stats
 from ledgerfold.broker.topics.freeing import retry_with_reserve
 from ledgerfold.storage.errors import TopicNotFound
@@ -43,8 +44,9 @@ class PartitionedTopicHandlers(Handlers):
         self, request: admin_pb2.ListPartitionedTopicsRequest
     ) -> admin_pb2.ListPartitionedTopicsResponse:
         namespace = parse_namespace(request.namespace) if request.namespace else ""
-        topics = self._broker.partitions.list_names(namespace)
-        return admin_pb2.ListPartitionedTopicsResponse(topics=topics)
+        names = self._broker.partitions.list_names(namespace)
+        page, has_more = page_of(names, in_pages=request.in_pages, after=request.after)
+        return admin_pb2.ListPartitionedTopicsResponse(topics=page, has_more=has_more)
 
     @runs_to_completion
     async def delete(self, request: admin_pb2.DeletePartitionedTopicRequest) -> None:

@@ -14,6 +14,7 @@ from ledgerfold.broker.common.names import full_topic, parse_namespace, persiste
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.existing import existing_names, recorded_name, stored_topics
 from ledgerfold.broker.rpc.handlers import Handlers
+from ledgerfold.broker.rpc.name_pages import page_of
 from ledgerfold.broker.stats.kafka import kafka_internal_stats, kafka_stats
 from ledgerfold.broker.stats.non_persistent import (
     non_persistent_internal_stats,
@@ -49,9 +50,14 @@ class TopicHandlers(Handlers):
         self, request: admin_pb2.ListTopicsRequest
     ) -> admin_pb2.ListTopicsResponse:
         namespace = parse_namespace(request.namespace) if request.namespace else ""
-        names = self._broker.names.listed(namespace)
-        names += self._broker.non_persistent.listed(namespace)
-        return admin_pb2.ListTopicsResponse(topics=names)
+        names = await self._broker.in_thread(lambda: self._names(namespace))
+        page, has_more = page_of(names, in_pages=request.in_pages, after=request.after)
+        return admin_pb2.ListTopicsResponse(topics=page, has_more=has_more)
+
+    def _names(self, namespace: str) -> list[str]:
+        """Returns the topics of both kinds, from a thread."""
+        non_persistent = self._broker.non_persistent.listed(namespace)
+        return self._broker.names.listed(namespace) + non_persistent
 
     async def stats(
         self, request: admin_pb2.GetTopicStatsRequest

@@ -4,7 +4,7 @@
   'int'
   >>> parse_avro('{"type": "array", "items": "Unknown"}')
   Traceback (most recent call last):
-  ledgerfold.storage.errors.InvalidSchema: Invalid schema definition data for AVRO schema: ...
+  ledgerfold.errors.InvalidSchema: Invalid schema definition data for AVRO schema: ...
 
 Rules and their source: those of Avro's Java library 1.11, which Pulsar's broker uses (Schema.parse,
 without the check of defaults). The official Python package refuses other definitions.

@@ -4,7 +4,7 @@
 >>> steps.take(depth=3, count=STEPS_MAX)
 >>> steps.take(depth=3)
 Traceback (most recent call last):
-ledgerfold.storage.errors.InvalidSchema: Invalid schema definition data for AVRO schema: ...
+ledgerfold.errors.InvalidSchema: Invalid schema definition data for AVRO schema: ...
 """
 
 from __future__ import annotations

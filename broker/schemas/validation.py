@@ -4,7 +4,7 @@ kin.
   >>> check_definition(SchemaDefinition(type="SCHEMA_TYPE_INT32"))
   >>> check_definition(SchemaDefinition(type="SCHEMA_TYPE_INT32", data=b"x"))
   Traceback (most recent call last):
-  ledgerfold.storage.errors.InvalidSchema: Invalid schema definition data for INT32 schema: ...
+  ledgerfold.errors.InvalidSchema: Invalid schema definition data for INT32 schema: ...
 
 Schemas without a type are not stored: only clients use them.
 """

@@ -17,6 +17,8 @@ from typing import Any, cast
 
 from ledgerfold.broker.security.certificates import Certificates
 
+# The header `Server` of answers, without the versions that libraries would add.
+SERVER = "ledgerfold"
 HANDSHAKE_S = 10.0
 HANDSHAKES_MAX = 1000
 BUFFER_BYTES = 64 * 1024

@@ -22,6 +22,7 @@ from ledgerfold.broker.rpc.kafka import kafka_calls
 from ledgerfold.broker.security.certificates import Certificates, Loaded
 from ledgerfold.broker.security.guard import Guard
 from ledgerfold.broker.security.listening import HANDSHAKE_S
+from ledgerfold.broker.security.tokens import TOKEN_BYTES_MAX
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.wire.frames import FRAME_BYTES_MAX
 from ledgerfold.storage.errors import AddressInUse
@@ -32,6 +33,7 @@ ADMIN_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 KAFKA_SERVICE = kafka_pb2.DESCRIPTOR.services_by_name["KafkaService"]
 
 CONNECTIONS_MAX = "grpc.max_allowed_incoming_connections"
+METADATA_BYTES_MAX = 2 * TOKEN_BYTES_MAX
 OPTIONS = [
     ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
     ("grpc.max_send_message_length", FRAME_BYTES_MAX),
@@ -39,6 +41,10 @@ OPTIONS = [
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.so_reuseport", 0),
+    # Of a call: room for the largest token, with other headers. By default, gRPC refuses calls with
+    # more than 8 KiB at random.
+    ("grpc.max_metadata_size", METADATA_BYTES_MAX),
+    ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
     # For TLS, and for the first bytes of HTTP/2; by default 120 s.
     ("grpc.server_handshake_timeout_ms", int(HANDSHAKE_S * 1000)),
 ]

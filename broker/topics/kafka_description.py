@@ -85,6 +85,9 @@ def add_lists(
             what = "Segments, producers or aborted transactions of a log in one answer"
             raise LimitExceeded(what, WHOLE_MAX + 1, WHOLE_MAX, _REMEDY)
         description.more_lists = str(more)
+    if lists_max:
+        entries = partition.producers.entries.values()
+        description.known_producers = sum(not each.is_forgotten for each in entries)
     description.segments.extend(segments)
     description.producers.extend(producers)
     description.aborted.extend(aborted)

@@ -144,7 +144,7 @@ def check_topic_name(name: str) -> None:
     >>> check_topic_name("orders eu")
     Traceback (most recent call last):
         ...
-    ledgerfold.storage.errors.KafkaError: Topic name is invalid: 'orders eu' contains one or more \
+    ledgerfold.errors.KafkaError: Topic name is invalid: 'orders eu' contains one or more \
 characters other than ASCII alphanumerics, '.', '_' and '-'
     """
     if name in (".", ".."):

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ledgerfold.compactor.job.dead_rows import dead_rows, new_vector
+from ledgerfold.compactor.job.dead_rows import dead_mask, new_vector
 from ledgerfold.compactor.job.header_blocks import header_at
 from ledgerfold.compactor.job.key_index import KeyIndexBuilder, complement
 from ledgerfold.compactor.job.output import LedgerOutput
@@ -23,7 +23,7 @@ from ledgerfold.compactor.job.plan import InputSegment, Output, position_of
 from ledgerfold.compactor.job.pulsar_rebuild import changes_ids, keep_pulsar_rows
 from ledgerfold.compactor.job.rebuild import RawEntry, keep_rows
 from ledgerfold.compactor.job.rows import Dead, Failure, Positions, Row, Written
-from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap, vector_of
+from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
 from ledgerfold.compactor.positions import ROW_BITS, ROW_MASK, Integers, ascending, grouped
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Codec, EntryHeader, read_header
 from ledgerfold.storage.errors import CompactionFailed, Corruption, InvalidRequest
@@ -63,12 +63,14 @@ def copy_survivors(
                 if may_stay and not len(changed):
                     ledger.share(segment)
                     continue
-                dead = np.union1d(dead_rows(vector_of(segment)), changed)
+                is_dead = dead_mask(segment)
+                is_dead[changed] = True
+                dead = np.flatnonzero(is_dead)
                 vector = new_vector(segment, dead, output.garbage_max) if may_stay else None
                 if vector is not None:
                     ledger.share(segment, vector)
                     continue
-                rows_left = complement(segment.record.messages, dead)
+                rows_left = np.flatnonzero(~is_dead)
             elif not renumber and share_raw(segment, rows_left, ledger, output):
                 continue
             if len(rows_left):

@@ -1,4 +1,4 @@
-"""The dead rows of shared segments, as numbers, and the vectors of segments that lose more of them.
+"""The dead rows of shared segments, and the vectors of segments that lose more of them.
 
 A segment that loses messages is linked into the new ledger with a deletion vector
 (storage/deletion_vector.py). If too much of it would be dead, it is rewritten instead. This needs
@@ -14,7 +14,7 @@ import numpy as np
 
 from ledgerfold.compactor.job.key_index import EntryPlaces, KeyIndex
 from ledgerfold.compactor.job.plan import InputSegment
-from ledgerfold.compactor.job.segment_map import SegmentMap
+from ledgerfold.compactor.job.segment_map import SegmentMap, vector_of
 from ledgerfold.compactor.positions import Booleans, Integers, ranges
 from ledgerfold.storage.deletion_vector import DeadRows, DeletionVector
 from ledgerfold.storage.entry import (
@@ -27,18 +27,19 @@ from ledgerfold.v1.records_pb2 import DeletionVectorRecord
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
 
-def dead_rows(vector: DeletionVector | None) -> Integers:
-    """Returns the dead rows of a segment, ascending."""
-    if vector is None or not len(vector):
-        return np.empty(0, np.int64)
+def dead_mask(segment: InputSegment) -> Booleans:
+    """Returns whether each row of a segment is dead. Raises as load_vector()."""
+    is_dead = np.zeros(segment.record.messages, np.bool_)
+    vector = vector_of(segment)
+    if vector is None:
+        return is_dead
     firsts, counts = _column(vector.first_rows), _column(vector.counts)
     is_whole = counts == _column(vector.dead_counts)
-    parts = [ranges(firsts[is_whole], counts[is_whole])]
-    parts += [
-        np.array(vector.dead_rows(index), np.int64) + vector.first_rows[index]
-        for index in np.flatnonzero(~is_whole).tolist()
-    ]
-    return np.sort(np.concatenate(parts))
+    is_dead[ranges(firsts[is_whole], counts[is_whole])] = True
+    parts = np.flatnonzero(~is_whole)
+    for index, first in zip(parts.tolist(), firsts[parts].tolist(), strict=True):
+        is_dead[np.array(vector.dead_rows(index), np.int64) + first] = True
+    return is_dead
 
 
 def _column(column: object) -> Integers:

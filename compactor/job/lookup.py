@@ -20,12 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
-from ledgerfold.compactor.job.dead_rows import dead_rows
+from ledgerfold.compactor.job.dead_rows import dead_mask
 from ledgerfold.compactor.job.key_columns import KeyColumns, Place
 from ledgerfold.compactor.job.key_index import KeyIndex
 from ledgerfold.compactor.job.key_sections import Keys, key_columns
 from ledgerfold.compactor.job.plan import InputSegment
-from ledgerfold.compactor.job.segment_map import vector_of
 from ledgerfold.compactor.key_hash import Hashes, hashes_of
 from ledgerfold.compactor.positions import ROW_BITS, Integers
 from ledgerfold.compactor.strategies.strategy import Facts, FragmentColumns, Strategy
@@ -104,7 +103,7 @@ def _in_segment(
         if not len(rows):
             return None
         if segment.record.HasField("dead"):
-            is_live = ~np.isin(rows, dead_rows(vector_of(segment)))
+            is_live = ~dead_mask(segment)[rows]
             queries, rows = queries[is_live], rows[is_live]
             if not len(rows):
                 return None

@@ -84,7 +84,7 @@ class EngineRun(Work[Result]):
         super().__init__(run_id, engine)
         self.run_id, self._topic, self._files = run_id, topic, files
         self._before = engine.progress.value
-        self._paths: list[Path] = []
+        self._folders: list[Path] = []
 
     @property
     @abstractmethod
@@ -139,7 +139,7 @@ class EngineRun(Work[Result]):
         if self._files.exists(folder):
             raise InvalidRequest(f"{folder} already exists; a run creates its own folder.")
         self._files.make_dir(folder)
-        self._paths.append(folder)
+        self._folders.append(folder)
         self._engine.check_folder(folder)
 
     def _typed(self, error: Exception) -> LedgerfoldError:
@@ -176,7 +176,7 @@ class EngineRun(Work[Result]):
 
     def _remove_made(self) -> None:
         deadline = time.monotonic() + _REMOVAL_SECONDS
-        for folder in self._paths:
+        for folder in self._folders:
             while True:
                 try:
                     self._files.remove_dir(folder)

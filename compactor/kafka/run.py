@@ -40,9 +40,9 @@ class CleanRun(EngineRun[CleanManifest]):
             manifest = self._job.run(self._make)
         manifest.stats.worker_peak_bytes = memory.peak_bytes()
         written = {group.ledger_id for group in manifest.groups if group.files}
-        for folder in self._paths:
+        for folder in self._folders:
             self._settle(folder, holds_files=int(folder.name) in written)
-        if self._paths:
+        if self._folders:
             self._files.sync_dir(self._ledgers_dir)
         crash_points.reach("worker.before-manifest")
         return manifest

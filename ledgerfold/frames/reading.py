@@ -9,7 +9,7 @@ its Arrow columns.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ ROWS_MAX = 65_536
 BYTES_MAX = 16 * 1024 * 1024
 
 
-def parts_of(query: Query) -> list[Part]:
+def parts_of(query: Query) -> Sequence[Part]:
     """Plans a read. Raises TopicNotFound, NotAllowed, StorageError, ServiceError."""
     if query.url is not None:
         with Remote(query.url) as remote:

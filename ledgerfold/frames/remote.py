@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self
 
@@ -27,7 +28,7 @@ from ledgerfold.broker.client.streams.connection import ClientSettings, Connecti
 from ledgerfold.broker.client.streams.inbox import AnyDelivery, DeliveredRun, Inbox
 from ledgerfold.broker.client.streams.read_stream import ReadStream
 from ledgerfold.broker.client.sync.io_thread import IoThread
-from ledgerfold.frames.parts import PART_BYTES, Part, before, narrowed
+from ledgerfold.frames.parts import PART_BYTES, Span, before, divided, narrowed
 from ledgerfold.frames.query import Query
 from ledgerfold.storage.entry import EARLIEST, LATEST, Position, read_header, verify_sections
 from ledgerfold.storage.errors import NotAllowed
@@ -54,6 +55,14 @@ class RemotePart:
     compacted: bool = False
     read_committed: bool = False
     offsets: tuple[int, int] | None = None
+
+    @property
+    def last(self) -> Position:
+        """The end of a part that has one; on a Kafka topic (0, offset)."""
+        if self.offsets is not None:
+            return Position(0, self.offsets[1] - 1)
+        assert self.end is not None
+        return self.end
 
     def entries(self) -> Iterator[Sequence[StoredEntry]]:
         with Remote(self.url) as remote, remote.stream(self) as stream:
@@ -122,14 +131,15 @@ class Remote:
             found[topic] = position
         return found
 
-    def parts(self, query: Query) -> list[Part]:
-        """Returns the parts of a read. Raises as `call`, and NotAllowed."""
-        return [part for topic in self.topics(query.topic) for part in self._parts_of(topic, query)]
+    def parts(self, query: Query, part_bytes: int | None = None) -> list[RemotePart]:
+        """Returns the parts of a read, of about `part_bytes`. Raises as `call`, and NotAllowed."""
+        topics, part_bytes = self.topics(query.topic), part_bytes or PART_BYTES
+        return [part for topic in topics for part in self._parts_of(topic, query, part_bytes)]
 
-    def _parts_of(self, topic: str, query: Query) -> Iterator[RemotePart]:
+    def _parts_of(self, topic: str, query: Query, part_bytes: int) -> Iterator[RemotePart]:
         last = self.last(topic, compacted=query.compacted)
         if last.codec == data_pb2.ENTRY_CODEC_KAFKA:
-            yield from self._kafka_parts(topic, query)
+            yield from self._kafka_parts(topic, query, part_bytes)
             return
         if query.read_committed:
             raise NotAllowed(f"{topic} is not a Kafka topic: it has no transactions.")
@@ -141,7 +151,12 @@ class Remote:
             return
         end = min(end, before(query.end))
         if query.start <= end:
-            for low, high in self._ranges(topic, query.start, end):
+            stats = self.call(admin_pb2.GetTopicInternalStatsRequest(topic=topic))
+            spans = [
+                Span(Position(each["ledgerId"], 0), each["entries"], each["size"])
+                for each in json.loads(stats.json)["ledgers"]
+            ]
+            for low, high in divided(spans, query.start, end, part_bytes):
                 yield self._part(topic, low, high)
 
     def _part(
@@ -149,31 +164,7 @@ class Remote:
     ) -> RemotePart:
         return RemotePart(self._url, topic, _index(topic), start, end, compacted)
 
-    def _ranges(
-        self, topic: str, start: Position, end: Position
-    ) -> Iterator[tuple[Position, Position]]:
-        """Yields ranges of about PART_BYTES, both ends inclusive, from `start` to `end`."""
-        request = admin_pb2.GetTopicInternalStatsRequest(topic=topic)
-        ledgers = json.loads(self.call(request).json)["ledgers"]
-        low, left = start, PART_BYTES
-        for ledger in ledgers:
-            ledger_id, entries, size_bytes = ledger["ledgerId"], ledger["entries"], ledger["size"]
-            if ledger_id < start.ledger_id or ledger_id > end.ledger_id:
-                continue
-            # The ends of all ranges but the last one.
-            entry_bytes = max(size_bytes // max(entries, 1), 1)
-            entry_id = max(low.entry_id, 0) if low.ledger_id == ledger_id else 0
-            while (entries - entry_id) * entry_bytes > left:
-                entry_id += max(left // entry_bytes, 1)
-                cut = Position(ledger_id, entry_id)
-                if cut > end:
-                    break
-                yield low, before(cut)
-                low, left = cut, PART_BYTES
-            left -= (entries - entry_id) * entry_bytes
-        yield low, end
-
-    def _kafka_parts(self, topic: str, query: Query) -> Iterator[RemotePart]:
+    def _kafka_parts(self, topic: str, query: Query, part_bytes: int) -> Iterator[RemotePart]:
         if query.compacted:
             raise NotAllowed(
                 f"{topic} is a Kafka topic: it has no separate compacted view, because cleaned "
@@ -181,14 +172,15 @@ class Remote:
             )
         log = whole_description(self.call, kafka_pb2.DescribeLogRequest(topic=topic))
         first, end = narrowed(query, log.log_start_offset, _visible_end(log, query))
-        low, left = first, PART_BYTES
-        for segment in log.segments:
-            if low < segment.base_offset < end and segment.size_bytes > left:
-                yield self._kafka_part(topic, query, low, segment.base_offset)
-                low, left = segment.base_offset, PART_BYTES
-            left -= segment.size_bytes
-        if low < end:
-            yield self._kafka_part(topic, query, low, end)
+        if first >= end:
+            return
+        bases = [*(each.base_offset for each in log.segments), log.high_watermark]
+        spans = [
+            Span(Position(0, base), behind - base, each.size_bytes)
+            for (base, behind), each in zip(pairwise(bases), log.segments, strict=True)
+        ]
+        for low, high in divided(spans, Position(0, first), Position(0, end - 1), part_bytes):
+            yield self._kafka_part(topic, query, low.entry_id, high.entry_id + 1)
 
     def _kafka_part(self, topic: str, query: Query, low: int, end: int) -> RemotePart:
         return RemotePart(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from ledgerfold.admin import Admin
+from ledgerfold.broker.demo.own_broker import answers
 from tests.conftest import MakeBroker
 from tests.support.documents import document
+from tests.support.waiting import wait_until
 from tests.tidy import ROOT
 
 _TIMEOUT_S = 110
@@ -97,6 +100,35 @@ class PricesTest(unittest.TestCase):
         assert self.ledgerfold.name != self.module.name == "tests/module"
         assert self.module.name in self.ledgerfold.admin.list_namespaces("tests")
 """
+ENDLESS = """
+import threading
+from pathlib import Path
+
+
+def test_that_does_not_end(ledgerfold):
+    Path("url.tmp").write_text(ledgerfold.url)
+    Path("url.tmp").rename("url")
+    threading.Event().wait()
+"""
+DYING = """
+import os
+import signal
+
+
+def test_that_kills_the_broker(ledgerfold, ledgerfold_broker):
+    ledgerfold.faults.fail("publish", "ProducerBusy")
+    process = ledgerfold_broker._started.process
+    process.kill()
+    process.wait()
+
+
+def test_after_it(ledgerfold):
+    pass
+
+
+def test_without_it():
+    pass
+"""
 UNUSED = """
 import sys
 
@@ -110,20 +142,25 @@ def test_without_it():
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs pytest in a separate project, with its temporary files in it."""
+    with start(folder, *arguments) as process:
+        out, err = process.communicate(timeout=_TIMEOUT_S)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     temporary = folder / "temporary"
     temporary.mkdir(exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(temporary)}
     for name in ("GRPC_ENABLE_FORK_SUPPORT", "PYTHONPATH", "PYTEST_ADDOPTS"):
         environment.pop(name, None)
     options = ("-q", "-p", "no:cacheprovider", "-W", "error")
-    return subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-m", "pytest", *options, *arguments],
         cwd=folder,
         env=environment,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=_TIMEOUT_S,
-        check=False,
     )
 
 
@@ -228,6 +265,31 @@ def test_mistakes_of_a_new_test_are_explained(tmp_path: Path) -> None:
     (tmp_path / "test_mistaken.py").write_text(MISTAKEN)
     ran = run(tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_broker_outlives_its_run(tmp_path: Path, signal_number: signal.Signals) -> None:
+    """A run that was killed, as by a CI job's time limit, left its broker. No run was killed."""
+    (tmp_path / "test_endless.py").write_text(ENDLESS)
+    with start(tmp_path) as process:
+        try:
+            wait_until((tmp_path / "url").exists, "the test that runs", _TIMEOUT_S)
+            url = (tmp_path / "url").read_text()
+            assert answers(url)
+            process.send_signal(signal_number)
+            process.communicate(timeout=_TIMEOUT_S)
+        finally:
+            process.kill()
+    wait_until(lambda: not answers(url), "the end of the broker")
+
+
+def test_a_broker_that_ends_during_a_run_is_reported_once_per_test(tmp_path: Path) -> None:
+    """Later tests had tracebacks of gRPC that named an address. No broker had ended in a run."""
+    (tmp_path / "test_dying.py").write_text(DYING)
+    ran = run(tmp_path)
+    assert "2 passed, 2 errors" in ran.stdout, ran.stdout + ran.stderr
+    assert ran.stdout.count("\nThe ledgerfold broker of this run has ended by SIGKILL.\n") == 2
+    assert "Traceback" not in ran.stdout
 
 
 def test_an_unused_plugin_imports_nothing(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import ast
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 # The folders of the product's sources in the checkout.
@@ -42,7 +43,7 @@ class Edit:
 
     def applied_at(self, source: str, at: int) -> str:
         """`at`: the number of the first line, from places_in()."""
-        lines, wanted = source.splitlines(), _lines_of(self.before)
+        lines, wanted = source.splitlines(), self._wanted
         indent = " " * _width(lines[at : at + len(wanted)])
         by = [indent + each if each else "" for each in _lines_of(self.after)]
         lines[at : at + len(wanted)] = by
@@ -50,20 +51,27 @@ class Edit:
 
     def places_in(self, source: str) -> Iterator[int]:
         """Returns the numbers of the lines at which `before` occurs, from 0."""
-        wanted = _lines_of(self.before)
+        wanted = self._wanted
         if not wanted:
             raise EditError("An edit needs lines to replace.")
         first = wanted[0].lstrip()
         if first not in source:
             return
         lines = source.splitlines()
-        spans = _spans(source, self.within) if self.within else [(0, len(lines))]
-        for at, line in enumerate(lines):
-            if line.lstrip() != first:
-                continue
-            is_inside = any(start <= at and at + len(wanted) <= end for start, end in spans)
-            if is_inside and _dedented(lines[at : at + len(wanted)]) == wanted:
+        places = [
+            at
+            for at, line in enumerate(lines)
+            if line.lstrip() == first and _dedented(lines[at : at + len(wanted)]) == wanted
+        ]
+        # Few files have the lines: only they are parsed.
+        spans = _spans(source, self.within) if places and self.within else [(0, len(lines))]
+        for at in places:
+            if any(start <= at and at + len(wanted) <= end for start, end in spans):
                 yield at
+
+    @cached_property
+    def _wanted(self) -> list[str]:
+        return _lines_of(self.before)
 
 
 def find(edit: Edit, sources: Mapping[Path, str]) -> tuple[Path, int]:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 from datetime import UTC
 from pathlib import Path
@@ -15,16 +16,18 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, lit
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from ledgerfold import frames
 from ledgerfold.frames.query import Query
 from ledgerfold.frames.spark.reading import Reader
+from ledgerfold.frames.spark.streaming import StreamReader
 from ledgerfold.frames.spark.types import SCHEMA, columns_of
 from ledgerfold.frames.spark.writing import check_columns
 from ledgerfold.spark import LedgerfoldDataSource
 from ledgerfold.storage.entry import Position
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError, NotAllowed
 from ledgerfold.testing import Broker
 from tests.support.waiting import wait_until
 
@@ -183,6 +186,82 @@ def query_of(**options: str) -> Query:
     reader = LedgerfoldDataSource({"topic": "t", "data": "d", **options}).reader(SCHEMA)
     assert isinstance(reader, Reader)
     return reader.query
+
+
+def stream_of(topic: str, **options: str) -> StreamReader:
+    reader = LedgerfoldDataSource({"topic": topic, **options}).streamReader(SCHEMA)
+    assert isinstance(reader, StreamReader)
+    return reader
+
+
+@pytest.mark.parametrize("kind", ["raw", "kafka", "divided"])
+def test_a_limit_divides_a_stream_into_batches(broker: Broker, kind: str) -> None:
+    """A first batch had the whole topic, however large. No test had asked for less."""
+    topic, values = f"limited-{kind}", [b"%03d" % number for number in range(60)]
+    if kind == "kafka":
+        broker.admin.create_topic(topic, kafka={})
+    if kind == "divided":
+        broker.admin.create_partitioned_topic(topic, 2)
+    with broker.client.create_producer(topic) as producer:
+        for value in values:
+            producer.send(value, partition_key=value.decode())
+    options = {"url": broker.url, "start": "earliest"}
+    stream = stream_of(topic, **options, maxBytesPerTrigger="1000")
+    stream.prepareForTriggerAvailableNow()
+    with broker.client.create_producer(topic) as producer:
+        producer.send(b"later", partition_key="k")
+    at, batches = stream.initialOffset(), list[list[bytes]]()
+    while (end := stream.latestOffset(at, stream.getDefaultReadLimit())) != at:
+        parts = stream.partitions(at, end)
+        found = [batch["value"].to_pylist() for part in parts for batch in stream.read(part)]
+        batches.append([value for column in found for value in column])
+        at = end
+    assert 3 < len(batches) < 20
+    # The query ends at the end that the topic had when it started.
+    assert sorted(value for batch in batches for value in batch) == values
+
+
+def test_a_checkpoint_of_another_kafka_log_is_refused(broker: Broker) -> None:
+    """A stream over a topic that was created again skipped records, until there were as many as
+    before. No test had deleted the topic of a stream.
+    """
+    broker.admin.create_topic("again", kafka={})
+    for count in (3, 1):
+        with broker.client.create_producer("again") as producer:
+            for _ in range(count):
+                producer.send(b"1")
+        stream = stream_of("again", url=broker.url, start="earliest")
+        if count == 3:
+            checkpoint = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+            broker.admin.delete_topic("again")
+            broker.admin.create_topic("again", kafka={})
+    with pytest.raises(NotAllowed, match=r"at offset 2 of .*/again, whose last one is 0: "):
+        stream.latestOffset(checkpoint, ReadAllAvailable())
+
+
+@pytest.mark.parametrize(("topic", "url"), [("absent", None), ("t", "127.0.0.1:1:2")])
+def test_an_error_of_a_stream_shows_no_frames_of_this_package(
+    broker: Broker, topic: str, url: str | None
+) -> None:
+    """Spark's messages contain whole tracebacks, of 30 lines before the sentence."""
+    with pytest.raises(LedgerfoldError) as raised:
+        stream_of(topic, url=url or broker.url).initialOffset()
+    text = "".join(traceback.format_exception(raised.value))
+    assert "remote.py" not in text
+    assert "plain_errors.py" in text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"url": "127.0.0.1:1", "maxBytesPerTrigger": "0"},
+        {"url": "127.0.0.1:1", "maxBytesPerTrigger": "1m"},
+        {"data": "d", "maxBytesPerTrigger": "5"},
+    ],
+)
+def test_limits_that_cannot_apply_are_refused(options: dict[str, str]) -> None:
+    with pytest.raises(InvalidRequest, match="maxBytesPerTrigger must be"):
+        stream_of("t", **options)
 
 
 def test_options_reduce_the_data_that_is_read() -> None:

@@ -46,6 +46,8 @@ def failures(name: str, folder: Path, address: str = DOCUMENTED_ADDRESS) -> str:
     said = io.StringIO()
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
     for test in doctest.DocTestFinder().find(importlib.import_module(name)):
+        if not test.examples:  # running it would look at all files that linecache knows
+            continue
         for example in test.examples:
             example.source = example.source.replace(DOCUMENTED_ADDRESS, address)
         test.globs["folder"] = folder

@@ -14,6 +14,7 @@ from ledgerfold.storage.unnamed import unnamed_files
 from tests.model.broker_lab import BrokerLab
 from tests.support.lossy_files import CountedKeyValue, LossyFiles
 from tests.support.offline import LEDGERS, Snapshot, taken
+from tests.support.property_tests import stride
 
 Pairs = list[tuple[bytes, bytes]]
 Lab = TypeVar("Lab", bound=BrokerLab)
@@ -26,6 +27,10 @@ class History(NamedTuple):
 
     end: Snapshot
     stores: list[Pairs]
+
+    def losses(self) -> range:
+        """The numbers of writes to lose; the fast run tries a quarter of them."""
+        return range(1, len(self.stores), stride(4))
 
     def lost(self, writes: int) -> Snapshot:
         """The directory, once the store has lost so many writes."""

@@ -30,3 +30,10 @@ def load_profile(*, fast: bool) -> None:
 def examples(whole: int) -> int:
     """Returns the number for `@settings` and for random loops: fewer in the fast run."""
     return max(1, whole * settings().max_examples // EXAMPLES)
+
+
+def stride(fast: int) -> int:
+    """Returns the step of a loop over all points of a crash, or over all values that a field takes:
+    1, in the fast run `fast`.
+    """
+    return fast if settings().max_examples < EXAMPLES else 1

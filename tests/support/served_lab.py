@@ -21,6 +21,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from ledgerfold.broker.client.streams.stream_call import StreamCall
 from ledgerfold.broker.rpc.stream import EOF
 from ledgerfold.broker.security.guard import Guard
 from ledgerfold.broker.server.grpc_server import (
@@ -52,7 +53,7 @@ def path_of(method: MethodDescriptor) -> str:
 async def write(call: Any, data: bytes) -> None:
     """Writes to a stream, which the broker may have ended already: end_of() returns how."""
     with suppress(grpc.RpcError, asyncio.InvalidStateError):
-        await call.write(data)
+        await StreamCall(call).write(data)
 
 
 async def end_of(call: Any) -> grpc.RpcError | None:

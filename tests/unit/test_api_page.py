@@ -33,7 +33,7 @@ def test_the_table_of_errors() -> None:
         name: cls
         for name, cls in vars(tree).items()
         if isinstance(cls, type) and issubclass(cls, tree.LedgerfoldError)
-        if cls.__module__ == tree.__name__
+        if cls.__module__ == errors.__name__
     }
     assert set(told) == set(classes)
     aliases = {name: getattr(errors, name) for name in errors.__all__ if name not in classes}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests import import_graph, tidy
@@ -11,9 +9,8 @@ from tests.tidy import Module
 
 
 @pytest.fixture(scope="module")
-def tree() -> Iterator[list[Module]]:
-    with tidy.parsing(*tidy.PRODUCT, "proto/ledgerfold") as modules:
-        yield modules
+def tree() -> list[Module]:
+    return [each for folder in (*tidy.PRODUCT, "proto/ledgerfold") for each in tidy.parsed(folder)]
 
 
 def test_modules_have_no_import_cycles(tree: list[Module]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -22,9 +22,8 @@ RULES: dict[Rule, str] = {
 
 
 @pytest.fixture(scope="module")
-def tree() -> Iterator[list[Module]]:
-    with tidy.parsing(*tidy.PRODUCT, "tests") as modules:
-        yield modules
+def tree() -> list[Module]:
+    return [each for folder in (*tidy.PRODUCT, "tests") for each in tidy.parsed(folder)]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -44,9 +44,8 @@ MODULE_RULES: dict[Rule, list[tuple[str, str]]] = {
 
 
 @pytest.fixture(scope="module")
-def tree() -> Iterator[list[Module]]:
-    with tidy.parsing(*tidy.PRODUCT, "tests") as modules:
-        yield modules
+def tree() -> list[Module]:
+    return [each for folder in (*tidy.PRODUCT, "tests") for each in tidy.parsed(folder)]
 
 
 @pytest.mark.parametrize("rule", MODULE_RULES, ids=lambda rule: rule.__name__)

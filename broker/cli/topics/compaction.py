@@ -140,11 +140,12 @@ def _shown(topic: str) -> str:
 
 def figures(run: RunRecord) -> str:
     counts = run.counts
+    ledger = f"ledger {run.ledger_id}" if run.ledger_id >= 0 else "no ledger"
     return (
         f"run {run.number}: {counts.messages_in:,} -> {counted(counts.messages_out, 'message')}, "
         f"{counted(counts.removed_events, 'removed event')}, "
         f"{format_size(counts.bytes_in)} -> {format_size(counts.bytes_out)}, "
-        f"{(run.ended_ms - run.started_ms) / 1000:.2f} s, ledger {run.ledger_id}, "
+        f"{(run.ended_ms - run.started_ms) / 1000:.2f} s, {ledger}, "
         f"horizon {_horizon(run)}{_by_strategy(run)}"
     )
 

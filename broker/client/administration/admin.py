@@ -23,6 +23,7 @@ from ledgerfold.broker.client.administration.analysis_calls import AnalysisCalls
 from ledgerfold.broker.client.administration.channel import AdminChannel
 from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
 from ledgerfold.broker.client.administration.message_calls import MessageCalls
+from ledgerfold.broker.client.administration.name_pages import all_names
 from ledgerfold.broker.client.administration.namespace_calls import NamespaceCalls, PermissionCalls
 from ledgerfold.broker.client.administration.schema_calls import SchemaCalls
 from ledgerfold.broker.client.administration.state_calls import FaultCalls, StateCalls
@@ -111,7 +112,7 @@ class Admin(
 
     def list_topics(self, namespace: str = "") -> list[str]:
         """Returns the full names of one "tenant/namespace" or of all."""
-        return list(self._call(admin_pb2.ListTopicsRequest(namespace=namespace)).topics)
+        return all_names(self._call, admin_pb2.ListTopicsRequest(namespace=namespace))
 
     def create_partitioned_topic(
         self, topic: str, partitions: int, *, kafka: Mapping[str, str] | None = None
@@ -138,7 +139,7 @@ class Admin(
 
     def list_partitioned_topics(self, namespace: str = "") -> list[str]:
         """Returns the full names, as list_topics does for their partitions."""
-        return list(self._call(admin_pb2.ListPartitionedTopicsRequest(namespace=namespace)).topics)
+        return all_names(self._call, admin_pb2.ListPartitionedTopicsRequest(namespace=namespace))
 
     def delete_partitioned_topic(self, topic: str, *, force: bool = False) -> None:
         """Deletes a partitioned topic with its partitions, as delete_topic."""

@@ -111,12 +111,16 @@ class TopicPattern:
         return bool(self._local.fullmatch(rest[len(prefix) :]))
 
     async def names(self, connection: Connection) -> list[str]:
-        try:
-            answer = await connection.call(admin_pb2.ListTopicsRequest(namespace=self.namespace))
-        except TopicNotFound:
-            return []
-        bases = map(base_of, filter(self.matches, answer.topics))
-        return await with_partitions(connection, sorted(set(bases)))
+        request = admin_pb2.ListTopicsRequest(namespace=self.namespace, in_pages=True)
+        bases, has_more = set[str](), True
+        while has_more:
+            try:
+                page = await connection.call(request)
+            except TopicNotFound:
+                return []
+            bases.update(map(base_of, filter(self.matches, page.topics)))
+            has_more, request.after = page.has_more, page.topics[-1] if page.has_more else ""
+        return await with_partitions(connection, sorted(bases))
 
     def interval_s(self, connection: Connection) -> float:
         return self._interval_s

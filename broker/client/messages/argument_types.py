@@ -6,7 +6,7 @@
     >>> Calls().trim("prices", limit="x")
     Traceback (most recent call last):
       ...
-    ledgerfold.storage.errors.InvalidRequest: limit must be a 64-bit integer or None, not 'x'.
+    ledgerfold.errors.InvalidRequest: limit must be a 64-bit integer or None, not 'x'.
 
 Annotations that name a type not in _TYPES are not checked, except frozen dataclasses, such as
 policies, choices, messages of the wire, and collections of such types.

@@ -16,11 +16,11 @@ Other arguments are rejected: features of Pulsar that are not emulated, and typo
     >>> Client().open("t", zipper=str)
     Traceback (most recent call last):
       ...
-    ledgerfold.storage.errors.NotAllowed: open: zippers are not emulated (zipper=).
+    ledgerfold.errors.NotAllowed: open: zippers are not emulated (zipper=).
     >>> Client().open("t", sise=2)
     Traceback (most recent call last):
       ...
-    ledgerfold.storage.errors.InvalidRequest: open has no argument sise. Did you mean size?
+    ledgerfold.errors.InvalidRequest: open has no argument sise. Did you mean size?
 
 Arguments of Pulsar's Python client are accepted with a value that requests nothing: None, False, or
 the default of that client.

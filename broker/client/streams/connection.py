@@ -25,6 +25,7 @@ from ledgerfold.broker.client.streams.credentials import (
     ClientCredentials,
     target_of,
 )
+from ledgerfold.broker.client.streams.stream_call import StreamCall
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import AlreadyClosed, Timeout, TopicNotFound
 from ledgerfold.v1 import (
@@ -137,8 +138,8 @@ class Connection:
             _SERVICE + method, request_serializer=None, response_deserializer=deserializer
         )
         if self.settings.authentication is None:
-            return opened
-        return lambda: opened(metadata=self.settings.metadata())
+            return lambda: StreamCall(opened())
+        return lambda: StreamCall(opened(metadata=self.settings.metadata()))
 
     def backoff(self) -> Backoff:
         settings = self.settings

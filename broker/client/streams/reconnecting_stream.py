@@ -335,8 +335,8 @@ class ReconnectingStream(ABC):
 def _error_of(error: grpc.RpcError) -> LedgerfoldError:
     """Returns the error that ended a stream.
 
-    NOTE: a write on a connection that just broke is INTERNAL to gRPC's Python layer, without
-    metadata from the broker (tests/grpc/test_client_reconnect.py, "kill").
+    NOTE: gRPC itself may end a call whose connection broke with INTERNAL, without metadata from the
+    broker.
     """
     if error.code() is grpc.StatusCode.INTERNAL and not tuple(error.trailing_metadata() or ()):
         return Unavailable(error.details() or "The connection broke.")

@@ -8,7 +8,7 @@ Follows Kafka's ConfigDef, with its messages for refused values:
     >>> ratio.parse("7")
     Traceback (most recent call last):
         ...
-    ledgerfold.storage.errors.KafkaError: Invalid value 7.0 for configuration \
+    ledgerfold.errors.KafkaError: Invalid value 7.0 for configuration \
 min.cleanable.dirty.ratio: Value must be no more than 1
 
 Text is trimmed first, as there. Numbers are those that Java parses (`+7` and `1d` are; `1_000`,

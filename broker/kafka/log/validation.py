@@ -15,7 +15,7 @@ bounded (record_access.py).
     >>> rules.lead(keyless, Origin.CLIENT, offset=42, now_ms=9)
     Traceback (most recent call last):
         ...
-    ledgerfold.storage.errors.RecordsRefused: One or more records have been rejected due to 1 \
+    ledgerfold.errors.RecordsRefused: One or more records have been rejected due to 1 \
 record errors in total, and only showing the first three errors at most: \
 [RecordError(batchIndex=0, message='Compacted topic cannot accept message without key in topic \
 partition prices-0')]

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from ledgerfold.frames.parts import Part
 from ledgerfold.frames.query import Query
 from ledgerfold.frames.reading import batches_in, parts_of
+from ledgerfold.frames.spark.plain_errors import plain_errors
 from ledgerfold.frames.spark.types import Converter
 
 
@@ -28,8 +29,9 @@ def read_part(
     partition: InputPartition, query: Query, schema: StructType
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a part in a task. (Without parts, Spark calls it once with another.)"""
-    if isinstance(partition, PartInput):
-        yield from map(Converter(schema), batches_in(partition.part, query))
+    with plain_errors:
+        if isinstance(partition, PartInput):
+            yield from map(Converter(schema), batches_in(partition.part, query))
 
 
 class Reader(DataSourceReader):
@@ -41,6 +43,7 @@ class Reader(DataSourceReader):
     def __init__(self, query: Query, schema: StructType) -> None:
         self.query, self._schema = query, schema
 
+    @plain_errors
     def partitions(self) -> list[InputPartition]:
         return [PartInput(part) for part in parts_of(self.query)]
 

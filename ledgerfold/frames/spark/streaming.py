@@ -4,6 +4,9 @@ An offset has a message id for each partition, "LEDGER:ENTRY"; for a Kafka topic
 the entry the offset of a record. A batch reads from after its start through its end. Positions
 never change, so a batch that Spark repeats after a restart has the same messages, unless retention
 has deleted some meanwhile: Spark's checkpoint is not a subscription, and retains no messages.
+
+A limit of bytes per batch counts stored bytes, divided among the partitions; a batch has at least
+one entry of each partition that has any.
 """
 
 from __future__ import annotations
@@ -14,14 +17,21 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 from ledgerfold.frames.query import Place, Query
 from ledgerfold.frames.reading import last_positions, parts_of
+from ledgerfold.frames.remote import Remote
+from ledgerfold.frames.spark.plain_errors import plain_errors
 from ledgerfold.frames.spark.reading import PartInput, read_part
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.storage.message_ids import FORM, parsed_id
 
 _EVERY = "*"
@@ -30,13 +40,17 @@ _EVERY = "*"
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The stream of a topic."""
 
-    def __init__(self, query: Query, schema: StructType, start: str) -> None:
+    def __init__(
+        self, query: Query, schema: StructType, start: str, bytes_max: int | None = None
+    ) -> None:
         self._query, self._schema, self._start = query, schema, start
+        self._bytes_max = bytes_max
         # With the trigger availableNow: the offset at the start of the query, where it ends.
         self._target: dict[str, str] | None = None
         if start not in ("earliest", "latest"):
             parsed_place(start, "start")
 
+    @plain_errors
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
         if self._start == "latest":
             return self._last()
@@ -46,16 +60,41 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ledger_id, entry_id = (0, position) if isinstance(position, int) else position
         return {_EVERY: _text(Position(ledger_id, entry_id - 1))}
 
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        return ReadAllAvailable() if self._bytes_max is None else ReadMaxBytes(self._bytes_max)
+
+    @plain_errors
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, str], limit: ReadLimit
     ) -> dict[str, str]:
         last = self._target or self._last()
-        # Never back, as after a switch to an older copy.
-        on = {
-            topic: max(text, start.get(topic, text), key=_position) for topic, text in last.items()
+        bytes_max = limit.max_bytes // (len(last) - 1) if isinstance(limit, ReadMaxBytes) else None
+        low = {topic: _position(start.get(topic, start[_EVERY])) for topic in last}
+        return start | {
+            topic: _text(self._end(topic, low[topic], _position(text), bytes_max))
+            for topic, text in last.items()
+            if topic != _EVERY
         }
-        return start | on
 
+    def _end(self, topic: str, low: Position, last: Position, bytes_max: int | None) -> Position:
+        """Returns where the next batch ends. Raises NotAllowed for another log."""
+        if last.ledger_id == low.ledger_id == 0 and last < low:
+            raise NotAllowed(
+                f"The checkpoint is at offset {low.entry_id} of {topic}, whose last one is "
+                f"{last.entry_id}: the topic was truncated, or deleted and created again, or the "
+                "option isolation was changed. Use a new checkpoint."
+            )
+        # Never back, as after a switch to an older copy.
+        if last <= low or bytes_max is None:
+            return max(last, low)
+        assert self._query.url is not None
+        query = replace(self._query, topic=topic, start=low.next, end=last.next)
+        with Remote(self._query.url) as remote:
+            parts = remote.parts(query, max(bytes_max, 1))
+        # None: the messages were deleted meanwhile.
+        return parts[0].last if parts else last
+
+    @plain_errors
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._target = self._last()
 
@@ -63,6 +102,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         positions = last_positions(self._query)
         return {_EVERY: _text(EARLIEST)} | {topic: _text(last) for topic, last in positions.items()}
 
+    @plain_errors
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
         partitions = list[InputPartition]()
         for topic, text in end.items():

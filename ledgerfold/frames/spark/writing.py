@@ -28,6 +28,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ledgerfold.frames.spark.plain_errors import plain_errors
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 
 # Messages of a task that wait for their receipts.
@@ -62,6 +63,7 @@ class _Target:
         check_columns(schema)
         self._url, self._topic = url, topic
 
+    @plain_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publishes the rows of a task; returns when they are durable. Raises the first error."""
         from ledgerfold.broker.client import Client

@@ -396,16 +396,22 @@ class DeleteTopicResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ListTopicsRequest(_message.Message):
-    __slots__ = ("namespace",)
+    __slots__ = ("namespace", "in_pages", "after")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    IN_PAGES_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     namespace: str
-    def __init__(self, namespace: _Optional[str] = ...) -> None: ...
+    in_pages: bool
+    after: str
+    def __init__(self, namespace: _Optional[str] = ..., in_pages: _Optional[bool] = ..., after: _Optional[str] = ...) -> None: ...
 
 class ListTopicsResponse(_message.Message):
-    __slots__ = ("topics",)
+    __slots__ = ("topics", "has_more")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, topics: _Optional[_Iterable[str]] = ...) -> None: ...
+    has_more: bool
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., has_more: _Optional[bool] = ...) -> None: ...
 
 class CreatePartitionedTopicRequest(_message.Message):
     __slots__ = ("topic", "partitions", "kafka")
@@ -446,16 +452,22 @@ class GetPartitionedTopicMetadataResponse(_message.Message):
     def __init__(self, partitions: _Optional[int] = ...) -> None: ...
 
 class ListPartitionedTopicsRequest(_message.Message):
-    __slots__ = ("namespace",)
+    __slots__ = ("namespace", "in_pages", "after")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    IN_PAGES_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     namespace: str
-    def __init__(self, namespace: _Optional[str] = ...) -> None: ...
+    in_pages: bool
+    after: str
+    def __init__(self, namespace: _Optional[str] = ..., in_pages: _Optional[bool] = ..., after: _Optional[str] = ...) -> None: ...
 
 class ListPartitionedTopicsResponse(_message.Message):
-    __slots__ = ("topics",)
+    __slots__ = ("topics", "has_more")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, topics: _Optional[_Iterable[str]] = ...) -> None: ...
+    has_more: bool
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., has_more: _Optional[bool] = ...) -> None: ...
 
 class DeletePartitionedTopicRequest(_message.Message):
     __slots__ = ("topic", "force")

@@ -336,7 +336,7 @@ class DescribeLogRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., batches: _Optional[bool] = ..., batches_from: _Optional[int] = ..., batches_bytes_max: _Optional[int] = ..., batches_only: _Optional[bool] = ..., lists_from: _Optional[str] = ..., lists_max: _Optional[int] = ...) -> None: ...
 
 class DescribeLogResponse(_message.Message):
-    __slots__ = ("log_start_offset", "log_end_offset", "high_watermark", "last_stable_offset", "checkpoint", "segments", "batches", "producers", "aborted", "cleaning_state", "uncleanable_reason", "more_from", "uncleanable_kind", "more_lists")
+    __slots__ = ("log_start_offset", "log_end_offset", "high_watermark", "last_stable_offset", "checkpoint", "segments", "batches", "producers", "aborted", "cleaning_state", "uncleanable_reason", "more_from", "uncleanable_kind", "more_lists", "known_producers")
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
@@ -351,6 +351,7 @@ class DescribeLogResponse(_message.Message):
     MORE_FROM_FIELD_NUMBER: _ClassVar[int]
     UNCLEANABLE_KIND_FIELD_NUMBER: _ClassVar[int]
     MORE_LISTS_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_PRODUCERS_FIELD_NUMBER: _ClassVar[int]
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
@@ -365,7 +366,8 @@ class DescribeLogResponse(_message.Message):
     more_from: int
     uncleanable_kind: str
     more_lists: str
-    def __init__(self, log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., checkpoint: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[KafkaSegmentInfo, _Mapping]]] = ..., batches: _Optional[_Iterable[_Union[KafkaBatchInfo, _Mapping]]] = ..., producers: _Optional[_Iterable[_Union[KafkaProducerInfo, _Mapping]]] = ..., aborted: _Optional[_Iterable[_Union[KafkaAbortedInfo, _Mapping]]] = ..., cleaning_state: _Optional[str] = ..., uncleanable_reason: _Optional[str] = ..., more_from: _Optional[int] = ..., uncleanable_kind: _Optional[str] = ..., more_lists: _Optional[str] = ...) -> None: ...
+    known_producers: int
+    def __init__(self, log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., checkpoint: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[KafkaSegmentInfo, _Mapping]]] = ..., batches: _Optional[_Iterable[_Union[KafkaBatchInfo, _Mapping]]] = ..., producers: _Optional[_Iterable[_Union[KafkaProducerInfo, _Mapping]]] = ..., aborted: _Optional[_Iterable[_Union[KafkaAbortedInfo, _Mapping]]] = ..., cleaning_state: _Optional[str] = ..., uncleanable_reason: _Optional[str] = ..., more_from: _Optional[int] = ..., uncleanable_kind: _Optional[str] = ..., more_lists: _Optional[str] = ..., known_producers: _Optional[int] = ...) -> None: ...
 
 class KafkaSegmentInfo(_message.Message):
     __slots__ = ("base_offset", "next_offset", "size_bytes", "largest_timestamp_ms", "modified_ms", "is_active", "is_cleaned", "offset_index_bytes", "time_index_bytes", "ledger_ids")

@@ -118,7 +118,7 @@ def ended_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> Ran:
 def test_every_class_has_a_code() -> None:
     """Tests the whole tree of storage/errors.py, and other errors."""
     # Classes made elsewhere, by tests for instance, are not the tree's.
-    tree = {cls for cls in every_class() if cls.__module__ == errors.__name__}
+    tree = {cls for cls in every_class() if cls.__module__ == LedgerfoldError.__module__}
     assert tree == set(EXPECTED)
     assert {cls: exit_code(made(cls)) for cls in tree} == EXPECTED
     assert exit_code(FileNotFoundError()) == 3

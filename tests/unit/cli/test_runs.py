@@ -35,7 +35,7 @@ def test_a_run_without_entries_shows_no_horizon() -> None:
     empty = RunRecord(topic="t", number=1, ledger_id=-1)
     run = RunRecord(topic="t", number=2, ledger_id=7, horizon=Position(ledger_id=3, entry_id=0))
     assert [_json(each)["horizon"] for each in (empty, run)] == ["none", "3:0"]
-    assert figures(empty).endswith("ledger -1, horizon none")
+    assert figures(empty).endswith(", no ledger, horizon none")
     assert figures(run).endswith("ledger 7, horizon 3:0")
 
 

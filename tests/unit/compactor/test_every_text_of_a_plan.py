@@ -26,7 +26,7 @@ from ledgerfold.storage.files import REAL
 from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.v1 import compactor_pb2
 from ledgerfold.v1.compactor_pb2_grpc import add_CompactorServiceServicer_to_server
-from tests.support.odd_texts import ODD, Path, check_refusal, request_with, text_paths
+from tests.support.odd_texts import Path, check_refusal, odd_texts, request_with, text_paths
 
 SECRET = b"secret"
 METHODS = compactor_pb2.DESCRIPTOR.services_by_name["CompactorService"].methods
@@ -118,7 +118,7 @@ def test_text(
 ) -> None:
     """A cancellation finds nothing; all else is refused."""
     kind = GetMessageClass(method.input_type)
-    for name, text in ODD.items():
+    for name, text in odd_texts(WALKS.index((method, path))):
         where = f"{method.name}.{'.'.join(path)}: {name}"
         request = request_with(kind, path, text, fill)
         try:

@@ -131,7 +131,10 @@ def test_what_is_not_http_fills_no_log(
     host, _, port = lab.address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         connection.sendall(sent)
-        assert b" 400 " in connection.recv(1000)
+        answer = connection.recv(1000)
+    assert b" 400 " in answer
+    # It had named the versions of Python and aiohttp.
+    assert b"\r\nServer: ledgerfold\r\n" in answer
     assert not caplog.records
 
 

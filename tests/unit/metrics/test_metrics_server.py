@@ -69,7 +69,8 @@ def test_a_foreign_host_is_refused(served: Served) -> None:
     for host, status in (("evil.example", 421), ("localhost", 200), ("10.0.0.1:9464", 200)):
         connection = http.client.HTTPConnection(*served.address, timeout=30)
         connection.request("GET", "/metrics", headers={"Host": host})
-        assert connection.getresponse().status == status
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["Server"]) == (status, "ledgerfold")
         connection.close()
 
 

@@ -111,7 +111,7 @@ def test_the_last_check_of_the_threshold(page: PageLab) -> None:
         await page.broker.compaction.monitor.check(topic)
 
     page.run(check())
-    assert re.search("threshold 1.0 MiB of the topic, .*: not above", page.look(T).text)
+    assert re.search("threshold 1.0 MiB of the topic; check of .*: not above", page.look(T).text)
 
 
 def test_a_damaged_view_is_reported(page: PageLab) -> None:

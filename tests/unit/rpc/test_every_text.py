@@ -28,7 +28,7 @@ from ledgerfold.v1 import admin_pb2, kafka_pb2
 from ledgerfold.v1.admin_pb2 import FAULT_KIND_DELAY, FAULT_OPERATION_READ
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message as Published
-from tests.support.odd_texts import ODD, Path, check_refusal, request_with, text_paths
+from tests.support.odd_texts import Path, check_refusal, odd_texts, request_with, text_paths
 from tests.support.served_lab import METHODS, ServedLab, end_of, path_of, write
 
 KAFKA_TOPIC = "persistent://public/default/kafka"
@@ -110,11 +110,11 @@ def test_hostile_text_in_every_field(
     method: MethodDescriptor,
     path: Path,
 ) -> None:
-    """In the place of one field, each of ODD; and as a part of a topic's name."""
+    """In the place of one field, odd texts; and as a part of a topic's name."""
     kind = GetMessageClass(method.input_type)
     assert lab.faults is not None
     lab.faults.clear()
-    for name, text in ODD.items():
+    for name, text in odd_texts(WALKS.index((method, path))):
         for form in _forms(path, text):
             where = f"{method.name}.{'.'.join(path)}: {name}"
             request = request_with(kind, path, form, fill)

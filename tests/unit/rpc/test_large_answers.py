@@ -10,9 +10,11 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
+from ledgerfold.broker.client.administration.name_pages import all_names
+from ledgerfold.broker.rpc.name_pages import PAGE_BYTES
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import LimitExceeded
-from ledgerfold.v1.admin_pb2 import GetTopicStatsRequest, ListTopicsRequest
+from ledgerfold.v1.admin_pb2 import GetTopicStatsRequest, ListTopicsRequest, ListTopicsResponse
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
 from tests.support.served_lab import ServedLab
@@ -35,7 +37,26 @@ def test_many_topics_are_listed(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch)
     served.close()
 
 
-def test_a_list_that_is_too_large_is_refused_with_advice(
+def test_topics_with_long_names_are_listed_in_pages(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100,000 topics with the longest names take 13 answers."""
+    names = [f"persistent://public/default/{at:01000}" for at in range(TOPICS)]
+    monkeypatch.setattr(lab.broker.names, "listed", lambda _: list(names))
+    served, sizes = ServedLab(lab), list[int]()
+
+    def call(request: ListTopicsRequest) -> ListTopicsResponse:
+        page: ListTopicsResponse = served.ask(request)
+        sizes.append(page.ByteSize())
+        return page
+
+    assert all_names(call, ListTopicsRequest()) == names
+    served.close()
+    assert len(sizes) == 13
+    assert max(sizes) <= PAGE_BYTES
+
+
+def test_a_client_that_does_not_ask_for_pages_is_refused_with_advice(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"persistent://public/default/{at:0200}" for at in range(TOPICS)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -22,9 +21,10 @@ from ledgerfold.broker.schemas.resolution import why_unreadable
 from ledgerfold.broker.schemas.validation import check_definition
 from ledgerfold.storage.errors import InvalidSchema, LimitExceeded
 from ledgerfold.v1.records_pb2 import SchemaDefinition
+from tests.support.work import calls_of
 
-# Of one definition, or one pair; far more than any takes, for a slow machine.
-SECONDS_MAX = 20
+# Far more than a comparison of one pair makes for each step that it counts.
+CALLS_PER_STEP_MAX = 50
 
 
 def avro(text: str) -> SchemaDefinition:
@@ -136,22 +136,29 @@ def test_a_chain_of_records() -> None:
     for each in (whole, deep):
         # The comparison begins with the last.
         each.fields = dict(reversed(each.fields.items()))
-    began = time.monotonic()
-    with pytest.raises(InvalidSchema, match="too complex"):
-        why_unreadable(whole, deep)
-    assert time.monotonic() - began < SECONDS_MAX
+
+    def compare() -> None:
+        with pytest.raises(InvalidSchema, match="too complex"):
+            why_unreadable(whole, deep)
+
+    assert calls_of(compare) < CALLS_PER_STEP_MAX * len(whole.fields)
 
 
-def test_unions_compared_branch_by_branch() -> None:
+def test_unions_compared_branch_by_branch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolution_steps, "STEPS_MAX", 20_000)
+
     def union(letter: str, count: int) -> str:
         names = (f"{letter}{at}" for at in range(count))
         branches = [record(each, {"name": "x", "type": "int"}) for each in names]
         return json.dumps(record("Top", {"name": "u", "type": branches}))
 
-    began = time.monotonic()
-    with pytest.raises(InvalidSchema, match="too complex"):
-        why_unreadable(parse_avro(union("A", 2000)), parse_avro(union("B", 2000)))
-    assert time.monotonic() - began < SECONDS_MAX
+    writer, reader = parse_avro(union("A", 2000)), parse_avro(union("B", 2000))
+
+    def compare() -> None:
+        with pytest.raises(InvalidSchema, match="too complex"):
+            why_unreadable(writer, reader)
+
+    assert calls_of(compare) < CALLS_PER_STEP_MAX * resolution_steps.STEPS_MAX
 
 
 def test_a_default_that_contains_itself() -> None:

@@ -18,7 +18,7 @@ from ledgerfold.broker.rpc.guarded import GuardedMethod, need_of
 from ledgerfold.broker.rpc.stream import EOF
 from ledgerfold.broker.security.guard import Guard, Target, Use, target_of
 from ledgerfold.broker.security.needs import Need
-from ledgerfold.broker.security.tokens import Caller
+from ledgerfold.broker.security.tokens import TOKEN_BYTES_MAX, Caller
 from ledgerfold.rpc_texts import TEXTS_MAX
 from ledgerfold.storage.errors import LedgerfoldError, Moved
 from ledgerfold.v1 import admin_pb2, data_pb2, kafka_pb2
@@ -149,6 +149,16 @@ def test_each_role_at_each_rpc(guarded: GuardedLab, method: MethodDescriptor) ->
         is_permitted = need in own and (need is Need.ROLE or not names_nothing)
         code = guarded.code(method, role, topic)
         assert (code not in (DENIED, STRANGER)) == is_permitted, (role, code)
+
+
+def test_the_largest_token_is_accepted(guarded: GuardedLab) -> None:
+    """gRPC refused calls with more than 8 KiB of headers at random."""
+    token = guarded.tokens.of("reader", more="x" * (TOKEN_BYTES_MAX * 3 // 4 - 100))
+    assert TOKEN_BYTES_MAX - 200 < len(token) <= TOKEN_BYTES_MAX
+    method = METHODS["ledgerfold.v1.GetTopicStatsRequest"]
+    request, metadata = request_of(method, TOPIC), (("authorization", f"Bearer {token}"),)
+    for _ in range(20):
+        assert guarded.run(guarded._code(method, request, metadata)) is grpc.StatusCode.OK
 
 
 @pytest.mark.parametrize("role", ["reader", "writer", "acme-admin"])

@@ -119,7 +119,7 @@ def test_lost_metadata_leave_the_only_copy_of_a_kafka_topic_in_place(
     wanted = lab.records()
     lab.stop()
     assert wanted
-    for lost in range(1, len(kafka_history.stores)):
+    for lost in kafka_history.losses():
         snapshot = kafka_history.lost(lost)
         files, pairs = snapshot.disk()
         before = files_with_entries(snapshot, files)
@@ -142,7 +142,7 @@ def test_a_kafka_topic_is_restored(kafka_history: History) -> None:
     wanted = lab.records()
     next_offset = wanted[-1][0] + 1
     lab.stop()
-    for lost in range(1, len(kafka_history.stores)):
+    for lost in kafka_history.losses():
         files, pairs = kafka_history.lost(lost).disk()
         offline = Offline(DATA, pairs, files)
         offline.repair()
@@ -162,7 +162,7 @@ def test_appends_after_a_repair_continue_at_the_leader_epoch_of_a_followed_log()
     """No test of lost metadata had a log with batches of another broker: epochs fell in it."""
     lab = KafkaLab({"cleanup.policy": "compact"})
     history = recorded(lab, lambda: follow(lab))
-    for lost in range(1, len(history.stores)):
+    for lost in history.losses():
         files, pairs = history.lost(lost).disk()
         Offline(DATA, pairs, files).repair()
         lab = resumed(KafkaLab, files, pairs)

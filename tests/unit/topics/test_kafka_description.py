@@ -90,3 +90,12 @@ def test_more_than_an_answer_has_are_refused(
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="more_lists"):
         ListPlaces.parse(text)
+
+
+def test_each_page_has_the_number_of_producers_that_are_not_forgotten(lab: KafkaLab) -> None:
+    """So a client notices that producers have expired between two pages."""
+    fill(lab)
+    first = lab.run(lab.kafka.describe(batches=False, lists_max=2))
+    lab.kafka.partition.producers.entries[5].is_forgotten = True
+    second = lab.run(lab.kafka.describe(batches=False, lists_from=first.more_lists, lists_max=2))
+    assert (first.known_producers, second.known_producers) == (5, 4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any
@@ -27,6 +28,7 @@ from ledgerfold.v1.records_pb2 import Policies
 from tests.model.broker_lab import DATA, TOPIC, BrokerLab
 from tests.model.log_model import Message
 from tests.support.lossy_files import Tail, everything, nothing
+from tests.support.property_tests import stride
 
 OTHER, KAFKA = "persistent://acme/ns/other", "persistent://acme/ns/k"
 MEMORY = "non-persistent://acme/ns/m"
@@ -161,9 +163,8 @@ ACTS: dict[str, Act] = {
 @pytest.mark.parametrize("name", ACTS)
 def test_a_crash_at_each_step_keeps_a_complete_state(name: str, tail: Tail) -> None:
     """Either state is there, whole, and every snapshot that is listed can be restored."""
-    number, found = 0, set[str]()
-    while True:
-        number += 1
+    found = set[str]()
+    for number in itertools.count(1, stride(6)):
         lab = BrokerLab()
         fill(lab)
         lab.run(snapshots(lab).save("old"))
