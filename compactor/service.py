@@ -258,7 +258,7 @@ class CompactorService(CompactorServiceServicer):
     async def _run_trials(self, strategies: Sequence[CompactionStrategy]) -> list[Tried]:
         """Tries the user-defined ones among `strategies`."""
 
-        async def tried(requested: CompactionStrategy) -> Tried:
+        async def run_trial(requested: CompactionStrategy) -> Tried:
             if listed(requested.name) is not None or not is_own(requested.name):
                 return None
             try:
@@ -266,7 +266,7 @@ class CompactorService(CompactorServiceServicer):
             except InvalidStrategy as error:
                 return error
 
-        return await asyncio.gather(*map(tried, strategies))
+        return await asyncio.gather(*map(run_trial, strategies))
 
     async def _to_its_end(
         self, run: EngineRun[Result], response: Callable[..., Response], context: Any

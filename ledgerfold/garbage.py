@@ -1,4 +1,4 @@
-"""Fewer searches for garbage, where work creates many objects and no cycles of them.
+"""Runs the cyclic garbage collector less often, for work that creates many objects but no cycles.
 
 >>> with garbage_kept():
 ...     gc.isenabled()

@@ -93,7 +93,7 @@ def pytest_runtest_makereport(
         if session.log is not None:
             report.sections.append(("Log of the ledgerfold broker", session.log_of_test()))
         if item.config.getoption("--ledgerfold-keep"):
-            report.sections += _kept(item, report.when)
+            report.sections += _summary(item, report.when)
     return report
 
 
@@ -104,7 +104,7 @@ def _uses_broker(item: pytest.Item) -> bool:
     return _NAMESPACE in item.stash or _FIXTURE in getattr(request, "fixturenames", ())
 
 
-def _kept(item: pytest.Item, when: str | None) -> Iterator[tuple[str, str]]:
+def _summary(item: pytest.Item, when: str | None) -> Iterator[tuple[str, str]]:
     """Yields the sections of a report that name what is kept."""
     session = item.config.stash[_SESSION]
     if session.data_dir is not None:

@@ -2,11 +2,11 @@
 
     >>> data = b"0123456789"
     >>> window = Window(lambda size, offset: data[offset : offset + size], len(data))
-    >>> at = window.place(4, size=2, wanted=4)
+    >>> at = window.index(4, size=2, read_bytes=4)
     >>> bytes(window.view[at : at + 2])
     b'45'
 
-Bounds: the size of the last read, which is `wanted` or the needed size, whichever is larger.
+Bounds: the size of the last read, which is `read_bytes` or the needed size, whichever is larger.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The CRC32C of two concatenated pieces, from those of the pieces: the second is not read again.
+"""Computes the CRC32C of two concatenated pieces from the checksums of the pieces.
 
 A checksum is linear: advance the checksum of the first piece by as many zero bytes as the second
 piece has; XOR with the checksum of the second piece is the checksum of both. Advancing uses a table

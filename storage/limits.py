@@ -1,4 +1,4 @@
-"""The limits of numbers in the formats that are settings or counts, not the width of one field.
+"""The limits of settings and counts in the formats, beyond the widths of single fields.
 
 docs/FORMATS.md, "Limits", lists all limits, with the reason for each. A number is checked where it
 is written; above its limit a LimitExceeded is raised, which says what to do.

@@ -8,6 +8,7 @@
                 the checkout's folders are imported through `ledgerfold`
     dead files  every module is imported by another one, or is an entry point
     words       no notes to self, no paths of a developer's machine
+    names       an argument, field or function is named for its value, not for how it came about
     docstrings  every module begins with one; what looks like code in one has prompts, and is run
                 (tests/support/examples.py)
     test files  have names of their own, in the folders of what they test; no fake is defined twice
@@ -122,6 +123,33 @@ _HEAVY_ALLOWED = ("compactor/", "ledgerfold/frames/", "ledgerfold/spark.py", "te
 _FAKE = re.compile(r"(?:Fake|Memory|Lossy|Held|Sim)[A-Z]")
 _NOTES = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
 _MACHINE_PATHS = re.compile(r"(?<![\w.~-])/(?:work|root|home/\w+|Users/\w+|tmp/v)(?:/|\b)")
+
+# How a value came about, or a pronoun. Two of them are terms beside their counterparts.
+_VAGUE = frozenset(
+    {"asked", "at_once", "begun", "each", "found", "given", "gone", "kept", "left", "made", "said"}
+    | {"sought", "standing", "taken", "told", "upto", "wanted", "which", "whole"}
+)
+_COUNTERPARTS = {"found": "expected", "left": "right"}
+VAGUE_NAMES_ALLOWED = {
+    # A key of the JSON document of `doctor`.
+    ("broker/cli/doctor_check.py", "found"),
+    # Public: the state of a plain strategy.
+    ("ledgerfold/strategies/plain.py", "kept"),
+    # Terms of the vectorized cleaner: the selected rows, those that survive, the offset map.
+    *(
+        (f"compactor/kafka/{module}.py", name)
+        for module, names in {
+            "batches": ["found", "which"],
+            "copy": ["found", "kept", "which"],
+            "job": ["found"],
+            "records": ["which"],
+            "rewrite": ["kept", "which"],
+            "scan": ["which"],
+            "throttle": ["at_once"],
+        }.items()
+        for name in names
+    ),
+}
 
 
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -347,6 +375,46 @@ def missing_docstrings(found: Iterable[Module]) -> list[str]:
         for module in found
         if module.tree.body and not ast.get_docstring(module.tree)
     ]
+
+
+def vague_names(found: Iterable[Module]) -> list[str]:
+    """Finds arguments, fields and functions with names of how a value came about.
+
+    >>> vague_names([Module("storage/a.py", "def read(found: int) -> int: ...")])
+    ['storage/a.py:1: found: name the value']
+    """
+    return [
+        f"{module.path}:{line}: {name}: name the value"
+        for module in found
+        if not module.path.startswith("tests/")
+        for line, name in _vague_names(module)
+        if (module.path, name) not in VAGUE_NAMES_ALLOWED
+    ]
+
+
+def _vague_names(module: Module) -> Iterator[tuple[int, str]]:
+    for node in module.nodes:
+        declared = list(_declared(node))
+        names = {name for _, name in declared}
+        for line, name in declared:
+            if name in _VAGUE and _COUNTERPARTS.get(name) not in names:
+                yield line, name
+
+
+def _declared(node: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yields the names that a function, class or assignment declares, without underscores."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        yield node.lineno, node.name.strip("_")
+        arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        yield from ((each.lineno, each.arg.strip("_")) for each in arguments)
+    elif isinstance(node, ast.ClassDef):
+        for each in node.body:
+            if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+                yield each.lineno, each.target.id.strip("_")
+    elif isinstance(node, ast.Assign | ast.AnnAssign):
+        for part in ast.walk(node):
+            if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
+                yield part.lineno, part.attr.strip("_")
 
 
 def bad_words(found: dict[str, str]) -> list[str]:

@@ -35,7 +35,7 @@ def credentials_of(options: argparse.Namespace) -> dict[str, Any]:
     Raises OSError: of the token's file.
     """
 
-    def given(name: str) -> str | None:
+    def option(name: str) -> str | None:
         credentials: str | None = getattr(options, name, None)
         # Empty if the context has none.
         return (
@@ -43,14 +43,14 @@ def credentials_of(options: argparse.Namespace) -> dict[str, Any]:
         ) or None
 
     credentials: dict[str, Any] = {
-        "tls_trust_certs_file_path": given("tls_trust_certs"),
-        "tls_certificate_file_path": given("tls_client_cert"),
-        "tls_private_key_file_path": given("tls_client_key"),
+        "tls_trust_certs_file_path": option("tls_trust_certs"),
+        "tls_certificate_file_path": option("tls_client_cert"),
+        "tls_private_key_file_path": option("tls_client_key"),
     }
     credentials = {name: value for name, value in credentials.items() if value is not None}
     if getattr(options, "tls_allow_insecure", False):
         credentials["tls_allow_insecure_connection"] = True
-    if token := given("token"):
+    if token := option("token"):
         # It loads nothing but this.
         from ledgerfold.broker.client.streams.credentials import AuthenticationToken
 

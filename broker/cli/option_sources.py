@@ -41,9 +41,9 @@ _UNSET = object()
 
 
 class _Source(NamedTuple):
-    """The value of an option. `where`: the variable, or the file and the key."""
+    """The value of an option. `origin`: the variable, or the file and the key."""
 
-    where: str
+    origin: str
     value: Any
 
 
@@ -107,7 +107,7 @@ class OptionSources:
             for source in (variables, file):
                 named = [each for each in group if name_of(each) in source]
                 if len(named) > 1:
-                    first, second = (source[name_of(each)].where for each in named[:2])
+                    first, second = (source[name_of(each)].origin for each in named[:2])
                     raise InvalidRequest(f"{first} and {second} exclude each other.")
                 if named:
                     value = _converted(self._parser, named[0], source[name_of(named[0])])
@@ -174,52 +174,52 @@ def _of_variable(action: argparse.Action, text: str, variable: str) -> Any:
     return text
 
 
-def _converted(parser: argparse.ArgumentParser, action: argparse.Action, given: _Source) -> Any:
+def _converted(parser: argparse.ArgumentParser, action: argparse.Action, source: _Source) -> Any:
     """Returns the value that the parser would set. Raises InvalidRequest."""
-    value = given.value
+    value = source.value
     if _is_repeated(action):
-        return [_checked(parser, action, given, each) for each in _listed(action, given)]
+        return [_checked(parser, action, source, each) for each in _listed(action, source)]
     if isinstance(value, bool) and _is_flag(action):
         return value
     if isinstance(value, bool) and action.nargs == "?":
         return parser._get_values(action, []) if value else action.default
     if _is_flag(action):
-        raise InvalidRequest(f"{given.where}: {value!r:.100} is not true or false.")
-    return _checked(parser, action, given, value)
+        raise InvalidRequest(f"{source.origin}: {value!r:.100} is not true or false.")
+    return _checked(parser, action, source, value)
 
 
 def _checked(
-    parser: argparse.ArgumentParser, action: argparse.Action, given: _Source, value: Any
+    parser: argparse.ArgumentParser, action: argparse.Action, source: _Source, value: Any
 ) -> Any:
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise InvalidRequest(f"{given.where}: {value!r:.100} is not text or a whole number.")
+        raise InvalidRequest(f"{source.origin}: {value!r:.100} is not text or a whole number.")
     try:
         # One value, as after the option.
         text = [str(value)]
         checked = parser._get_values(action, text)
         return checked[0] if isinstance(checked, list) else checked
     except argparse.ArgumentError as error:
-        raise InvalidRequest(f"{given.where}: {error.message}.") from None
+        raise InvalidRequest(f"{source.origin}: {error.message}.") from None
 
 
-def _listed(action: argparse.Action, given: _Source) -> Sequence[Any]:
-    value = given.value
+def _listed(action: argparse.Action, source: _Source) -> Sequence[Any]:
+    value = source.value
     if isinstance(value, dict) and "=" in str(action.metavar):
-        return [f"{name}={each}" for name, each in _flat(value, given.where)]
+        return [f"{name}={each}" for name, each in _flat(value, source.origin)]
     return value if isinstance(value, list) else [value]
 
 
-def _flat(table: Mapping[str, Any], where: str, prefix: str = "") -> Iterator[tuple[str, str]]:
+def _flat(table: Mapping[str, Any], origin: str, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yields names with dots, and values as text."""
     for name, value in table.items():
         if isinstance(value, dict):
-            yield from _flat(value, where, f"{prefix}{name}.")
+            yield from _flat(value, origin, f"{prefix}{name}.")
         elif isinstance(value, bool):
             yield f"{prefix}{name}", str(value).lower()
         elif isinstance(value, str | int | float):
             yield f"{prefix}{name}", str(value)
         else:
-            raise InvalidRequest(f"{where}.{prefix}{name}: {value!r:.100} is not a single value.")
+            raise InvalidRequest(f"{origin}.{prefix}{name}: {value!r:.100} is not a single value.")
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def print_object(options: argparse.Namespace, row: Row, text: str | None = None)
     match options.output:
         case "table":
             is_flat = not any(isinstance(value, dict | list) for value in row.values())
-            rows = [row] if is_flat else [*_named(row)]
+            rows = [row] if is_flat else [*_named_rows(row)]
             print(aligned(rows, width_of(options)) if rows else "(nothing)")
         case "jsonl":
             print(to_json(row))
@@ -78,15 +78,15 @@ def print_object(options: argparse.Namespace, row: Row, text: str | None = None)
             print_document(row)
 
 
-def _named(document: Any, name: str = "") -> Iterator[Row]:
+def _named_rows(document: Any, name: str = "") -> Iterator[Row]:
     """Yields a row for each value of an object, named by its path.
 
-    >>> list(_named({"a": {"b": 1, "c": {}}, "d": [2]}))
+    >>> list(_named_rows({"a": {"b": 1, "c": {}}, "d": [2]}))
     [{'name': 'a.b', 'value': 1}, {'name': 'a.c', 'value': '{}'}, {'name': 'd', 'value': '[2]'}]
     """
     if isinstance(document, dict) and document:
         for each, value in document.items():
-            yield from _named(value, f"{name}.{each}" if name else each)
+            yield from _named_rows(value, f"{name}.{each}" if name else each)
     else:
         is_plain = isinstance(document, str | int | float)
         yield {"name": name, "value": document if is_plain else to_json(document)}
@@ -198,7 +198,7 @@ def message_row(message: Message) -> dict[str, Any]:
     # take three times as long.
     entry, row = message
     header, (batch, at) = entry.header_of(row), entry.decoded(row)
-    ledger_id, entry_id, index = entry.place(row)
+    ledger_id, entry_id, index = entry.identity(row)
     shown: dict[str, Any] = {"id": id_text(ledger_id, entry_id, entry.partition, index)}
     offset = entry.offset(row)
     if offset is not None:

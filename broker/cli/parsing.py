@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
     ) -> None:
         super().__init__(*arguments, **options)
         self._has_sources = has_sources
-        self._given: list[str] = []
+        self._arguments: list[str] = []
         self._negative_number_matcher = re.compile(r"-[0-9]")
         self._is_intermixing = False
         if calls_broker:
@@ -85,7 +85,7 @@ class Parser(argparse.ArgumentParser):
         """Parses all arguments: an unknown one is an error, at every level."""
         if self._is_intermixing:
             return super().parse_known_args(args, namespace)
-        self._given = list(sys.argv[1:] if args is None else args)
+        self._arguments = list(sys.argv[1:] if args is None else args)
         if self._has_sources:
             # `namespace` is a new one: commands fill theirs, which argparse copies.
             parse = super().parse_known_args
@@ -107,7 +107,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Adds unknown options to the message: a typo may be why another option is missing."""
         known = tuple(self._option_string_actions)
-        arguments = self._given
+        arguments = self._arguments
         if self._verbs() is not None:
             # The verb's own parser checks the arguments after it.
             arguments = list(takewhile(lambda each: each.startswith("-"), arguments))
@@ -205,9 +205,9 @@ class _Url(argparse.Action):
         namespace.url, namespace.is_url_given = values, True
 
 
-def _options(given: Iterable[str]) -> Iterable[str]:
+def _options(arguments: Iterable[str]) -> Iterable[str]:
     """Yields the long options, without their values."""
-    for each in given:
+    for each in arguments:
         if each == "--":
             return
         if each.startswith("--"):

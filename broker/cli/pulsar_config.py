@@ -45,7 +45,7 @@ _AGE_QUOTA = "backlogQuotaDefaultLimitSecond"
 _LISTENERS = "advertisedListeners"
 
 
-def _whole(unit: int = 1, least: int = 0, most: int = _INT64_MAX) -> Callable[[str, str], int]:
+def _integer(unit: int = 1, least: int = 0, most: int = _INT64_MAX) -> Callable[[str, str], int]:
     """Returns a parser of whole numbers in `unit`; -1, if it is allowed, stays -1."""
     most //= unit
 
@@ -107,22 +107,25 @@ _FIELDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "advertisedListeners": ("pulsar_listeners", parse_listeners),
     "allowAutoTopicCreation": ("creates_topics", _boolean),
     "brokerDeduplicationEnabled": ("deduplicates", _boolean),
-    "brokerServiceCompactionThresholdInBytes": ("compaction_threshold_bytes", _whole()),
+    "brokerServiceCompactionThresholdInBytes": ("compaction_threshold_bytes", _integer()),
     "brokerServiceCompactionMonitorIntervalInSeconds": (
         "compaction_monitor_interval_ms",
-        _whole(1000, 1),
+        _integer(1000, 1),
     ),
-    "defaultRetentionSizeInMB": ("retention_bytes", _whole(_MEGABYTE, -1)),
-    "defaultRetentionTimeInMinutes": ("retention_ms", _whole(_MINUTE_MS, -1)),
+    "defaultRetentionSizeInMB": ("retention_bytes", _integer(_MEGABYTE, -1)),
+    "defaultRetentionTimeInMinutes": ("retention_ms", _integer(_MINUTE_MS, -1)),
     "delayedDeliveryEnabled": ("delays_delivery", _boolean),
-    "managedLedgerMaxEntriesPerLedger": ("store.ledger_entries_max", _whole(1, 1)),
-    "managedLedgerMaxLedgerRolloverTimeMinutes": ("store.ledger_age_max_ms", _whole(_MINUTE_MS, 1)),
-    "managedLedgerMaxSizePerLedgerMbytes": ("store.ledger_bytes_max", _whole(_MEGABYTE, 1)),
-    "maxMessageSize": ("message_bytes_max", _whole(1, 1, ENTRY_BYTES_MAX)),
-    "retentionCheckIntervalInSeconds": ("retention_check_interval_ms", _whole(1000, 1)),
+    "managedLedgerMaxEntriesPerLedger": ("store.ledger_entries_max", _integer(1, 1)),
+    "managedLedgerMaxLedgerRolloverTimeMinutes": (
+        "store.ledger_age_max_ms",
+        _integer(_MINUTE_MS, 1),
+    ),
+    "managedLedgerMaxSizePerLedgerMbytes": ("store.ledger_bytes_max", _integer(_MEGABYTE, 1)),
+    "maxMessageSize": ("message_bytes_max", _integer(1, 1, ENTRY_BYTES_MAX)),
+    "retentionCheckIntervalInSeconds": ("retention_check_interval_ms", _integer(1000, 1)),
     "subscriptionKeySharedUseConsistentHashing": ("hashes_consistently", _boolean),
     "topicCompactionRetainNullKey": ("retain_null_key", _boolean),
-    "ttlDurationDefaultInSeconds": ("message_ttl_ms", _whole(1000)),
+    "ttlDurationDefaultInSeconds": ("message_ttl_ms", _integer(1000)),
 }
 # Behaviours that are fixed here, regardless of the value.
 _FIXED = {
@@ -182,13 +185,13 @@ def configured(settings: BrokerSettings, pairs: Mapping[str, str]) -> BrokerSett
     )
 
 
-def _where_default(given: Any, default: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
-    names = {each.name for each in fields(given)}
+def _where_default(settings: Any, default: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    names = {each.name for each in fields(settings)}
     assert names >= changes.keys()
     return {
         name: value
         for name, value in changes.items()
-        if getattr(given, name) == getattr(default, name)
+        if getattr(settings, name) == getattr(default, name)
     }
 
 
@@ -205,11 +208,11 @@ def _quotas(pairs: Mapping[str, str]) -> dict[str, Any]:
     quotas = dict[str, Any]()
     for name, unit in _SIZE_QUOTAS.items():
         # The setting in bytes takes precedence, as in Pulsar.
-        limit = _whole(unit, -1)(name, pairs.get(name) or "-1")
+        limit = _integer(unit, -1)(name, pairs.get(name) or "-1")
         if limit > 0 and "backlog_size_quota" not in quotas:
             quota = BacklogQuota(limit_bytes=limit, limit_ms=-1, policy=named)
             quotas["backlog_size_quota"] = quota
-    age_ms = _whole(1000, -1)(_AGE_QUOTA, pairs.get(_AGE_QUOTA) or "-1")
+    age_ms = _integer(1000, -1)(_AGE_QUOTA, pairs.get(_AGE_QUOTA) or "-1")
     if age_ms > 0:
         quota = BacklogQuota(limit_bytes=-1, limit_ms=age_ms, policy=named)
         quotas["backlog_age_quota"] = quota

@@ -43,54 +43,54 @@ NAMES = (
 )
 
 
-def with_security(given: SecuritySettings, pairs: Mapping[str, str]) -> SecuritySettings:
+def with_security(settings: SecuritySettings, pairs: Mapping[str, str]) -> SecuritySettings:
     """Returns the settings with Pulsar's, where options of `serve` say nothing.
 
     Raises InvalidRequest.
     """
     security = {name: value for name in NAMES if (value := pairs.get(name, "").strip())}
     if not security:
-        return given
-    changes = _tls(given, security)
+        return settings
+    changes = _tls(settings, security)
     changes |= _details(security)
     if _flag(security, "authenticationEnabled"):
-        changes |= _authentication(given, security)
+        changes |= _authentication(settings, security)
     if "authenticateMetricsEndpoint" in security:
         changes["protects_metrics"] = _flag(security, "authenticateMetricsEndpoint")
-    default = type(given)()
+    default = type(settings)()
     return replace(
-        given,
+        settings,
         **{
             name: value
             for name, value in changes.items()
-            if getattr(given, name) == getattr(default, name)
+            if getattr(settings, name) == getattr(default, name)
         },
     )
 
 
-def _tls(given: SecuritySettings, found: Mapping[str, str]) -> dict[str, Any]:
+def _tls(settings: SecuritySettings, pairs: Mapping[str, str]) -> dict[str, Any]:
     changes = dict[str, Any]()
     for name, field in (("tlsCertificateFilePath", "tls_cert"), ("tlsKeyFilePath", "tls_key")):
-        if name in found:
-            changes[field] = _path(found[name])
+        if name in pairs:
+            changes[field] = _path(pairs[name])
     # Otherwise, in Pulsar, the certificate of a client is optional.
-    by_certificate = _TLS_PROVIDER in found.get("authenticationProviders", "")
-    requires = _flag(found, "tlsRequireTrustedClientCertOnConnect") or (
-        by_certificate and _flag(found, "authenticationEnabled")
+    by_certificate = _TLS_PROVIDER in pairs.get("authenticationProviders", "")
+    requires = _flag(pairs, "tlsRequireTrustedClientCertOnConnect") or (
+        by_certificate and _flag(pairs, "authenticationEnabled")
     )
-    if requires and "tlsTrustCertsFilePath" in found:
-        changes["tls_client_ca"] = _path(found["tlsTrustCertsFilePath"])
-    elif requires and given.tls_client_ca is None:
+    if requires and "tlsTrustCertsFilePath" in pairs:
+        changes["tls_client_ca"] = _path(pairs["tlsTrustCertsFilePath"])
+    elif requires and settings.tls_client_ca is None:
         raise InvalidRequest(
             "Client certificates need tlsTrustCertsFilePath, the certificates of their issuers."
         )
     return changes
 
 
-def _details(found: Mapping[str, str]) -> dict[str, Any]:
+def _details(pairs: Mapping[str, str]) -> dict[str, Any]:
     """Returns the details of authentication, whichever setting turns it on."""
     changes = _texts(
-        found,
+        pairs,
         {"tokenAuthClaim": "token_auth_claim", "tokenAudienceClaim": "token_audience_claim"},
     )
     numbers = {
@@ -98,25 +98,25 @@ def _details(found: Mapping[str, str]) -> dict[str, Any]:
         "authenticationRefreshCheckSeconds": ("refresh_check_s", 1),
     }
     for name, (field, least) in numbers.items():
-        if name in found:
-            changes[field] = _number(name, found[name], least)
+        if name in pairs:
+            changes[field] = _number(name, pairs[name], least)
     return changes
 
 
-def _texts(found: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Any]:
-    return {field: found[name] for name, field in names.items() if name in found}
+def _texts(pairs: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Any]:
+    return {field: pairs[name] for name, field in names.items() if name in pairs}
 
 
-def _authentication(given: SecuritySettings, found: Mapping[str, str]) -> dict[str, Any]:
-    for each in found.get("authenticationProviders", "").split(","):
+def _authentication(settings: SecuritySettings, pairs: Mapping[str, str]) -> dict[str, Any]:
+    for each in pairs.get("authenticationProviders", "").split(","):
         if each.strip() not in ("", *_PROVIDERS):
             raise InvalidRequest(
                 f"authenticationProviders: {each.strip()[:200]} is not emulated; there are "
                 f"{' and '.join(_PROVIDERS)}."
             )
-    changes: dict[str, Any] = {"authorizes": _flag(found, "authorizationEnabled")}
+    changes: dict[str, Any] = {"authorizes": _flag(pairs, "authorizationEnabled")}
     changes |= _texts(
-        found,
+        pairs,
         {
             "tokenSecretKey": "token_secret_key",
             "tokenPublicKey": "token_public_key",
@@ -124,16 +124,16 @@ def _authentication(given: SecuritySettings, found: Mapping[str, str]) -> dict[s
         },
     )
     for name, field in (("superUserRoles", "superuser_roles"), ("proxyRoles", "proxy_roles")):
-        roles = found.get(name, "").split(",")
+        roles = pairs.get(name, "").split(",")
         changes[field] = tuple(each.strip() for each in roles if each.strip())
-    changes["authenticates_originals"] = _flag(found, "authenticateOriginalAuthData")
-    proves = given.takes_tokens or changes.keys() & {"token_secret_key", "token_public_key"}
-    if not proves and _TLS_PROVIDER not in found.get("authenticationProviders", ""):
+    changes["authenticates_originals"] = _flag(pairs, "authenticateOriginalAuthData")
+    proves = settings.takes_tokens or changes.keys() & {"token_secret_key", "token_public_key"}
+    if not proves and _TLS_PROVIDER not in pairs.get("authenticationProviders", ""):
         raise InvalidRequest(
             "authenticationEnabled=true needs tokenSecretKey, tokenPublicKey, or "
             f"authenticationProviders={_TLS_PROVIDER}."
         )
-    if changes["authorizes"] and not (changes["superuser_roles"] or given.superuser_roles):
+    if changes["authorizes"] and not (changes["superuser_roles"] or settings.superuser_roles):
         # No client could grant anything; and without tokens, certificates alone prove no role.
         raise InvalidRequest("authorizationEnabled=true needs superUserRoles.")
     return changes
@@ -143,8 +143,8 @@ def _path(text: str) -> Path:
     return absolute_path(urlsplit(text).path if text.startswith("file:") else text)
 
 
-def _flag(found: Mapping[str, str], name: str) -> bool:
-    text = found.get(name, "false").lower()
+def _flag(pairs: Mapping[str, str], name: str) -> bool:
+    text = pairs.get(name, "false").lower()
     if text not in ("true", "false"):
         raise InvalidRequest(f"{name}={text[:100]}: must be true or false.")
     return text == "true"

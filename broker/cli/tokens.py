@@ -36,8 +36,8 @@ _VERIFIES = one_of(_SECRET, argument("-pk --public-key KEY", "the public key of 
 _SECONDS_MS = 1000
 
 
-def _file(usage: str, what: str) -> Argument:
-    return argument(usage, what, type=absolute_path, required=True)
+def _file(usage: str, subject: str) -> Argument:
+    return argument(usage, subject, type=absolute_path, required=True)
 
 
 def _write_private(path: Path, data: bytes) -> None:
@@ -127,5 +127,5 @@ def _required(secret: str | None, other: str) -> str:
     return secret
 
 
-def _token(given: str | None) -> str:
-    return sys.stdin.read().strip() if given is None else token_in(given)
+def _token(argument: str | None) -> str:
+    return sys.stdin.read().strip() if argument is None else token_in(argument)

@@ -132,22 +132,22 @@ def _checked(text: str, number: int) -> int:
     return number
 
 
-def settings_of(given: Iterable[str]) -> dict[str, str]:
+def settings_of(pairs: Iterable[str]) -> dict[str, str]:
     """Parses "FIELD=VALUE" settings. Raises InvalidRequest.
 
     >>> settings_of(["property=a=b"])
     {'property': 'a=b'}
     """
     wrong, twice = "{!r} is not a setting: expected FIELD=VALUE.", "Setting {!r} is given twice."
-    return parse_pairs(given, wrong, twice)
+    return parse_pairs(pairs, wrong, twice)
 
 
-def parse_pairs(given: Iterable[str], wrong: str, twice: str) -> dict[str, str]:
+def parse_pairs(texts: Iterable[str], wrong: str, twice: str) -> dict[str, str]:
     """Parses texts with an equals sign. Raises InvalidRequest with `wrong` or `twice`, into which
     it inserts the text or the repeated name.
     """
     pairs: dict[str, str] = {}
-    for each in given:
+    for each in texts:
         name, equals, value = each.partition("=")
         if not (name and equals):
             raise InvalidRequest(wrong.format(each))

@@ -15,7 +15,7 @@ that are slow for a moment. Both are bounded for the whole broker:
   >>> share.reserve(READ_LEAST), other.reserve(READ_LEAST)
   (True, False)
   >>> share.hold(0)
-  >>> other.reserve(READ_LEAST), other.held == outgoing.unsent_bytes == READ_LEAST
+  >>> other.reserve(READ_LEAST), other.size_bytes == outgoing.unsent_bytes == READ_LEAST
   (True, True)
 
 It runs on one event loop.
@@ -46,14 +46,14 @@ def _nothing() -> None:
 
 
 class Share:
-    """The part of one stream, or of a reader for several streams. `held`: its bytes."""
+    """The part of one stream, or of a reader for several streams. `size_bytes`: its bytes."""
 
-    __slots__ = ("_all", "_on_overrun", "error", "held", "sending_since_s", "shed")
+    __slots__ = ("_all", "_on_overrun", "error", "sending_since_s", "shed", "size_bytes")
 
     def __init__(self, of: Outgoing, shed: Callable[[], None]) -> None:
         """Adds a share. `shed`: drops what was read ahead, and holds the rest."""
         self._all, self.shed = of, shed
-        self.held = 0
+        self.size_bytes = 0
         # The start of the current write; None: it waits for a request of its client.
         self.sending_since_s: float | None = None
         # The error with which it was ended.
@@ -63,8 +63,8 @@ class Share:
 
     def hold(self, size_bytes: int) -> None:
         """Sets the bytes that it holds."""
-        released = self.held - size_bytes
-        self.held = size_bytes
+        released = self.size_bytes - size_bytes
+        self.size_bytes = size_bytes
         self._all.unsent_bytes -= released
         if released > 0 and self._all.waiting:
             self._all.serve_waiting()
@@ -200,7 +200,7 @@ class Outgoing:
         waiting_bytes = sum(most for room, _, most in self.waiting if not room.done())
         now_s = _now_s()
         stalled = [
-            each for each in self.shares if each.held and _sends_for(each, now_s) > STALLED_S
+            each for each in self.shares if each.size_bytes and _sends_for(each, now_s) > STALLED_S
         ]
         for share in sorted(stalled, key=lambda each: each.sending_since_s or 0.0):
             if waiting_bytes <= 0:
@@ -208,11 +208,11 @@ class Outgoing:
             if share.error is None:
                 self.streams_ended += 1
                 share.overrun(self._too_slow(share, now_s))
-            waiting_bytes -= share.held
+            waiting_bytes -= share.size_bytes
 
     def _too_slow(self, share: Share, now_s: float) -> Overloaded:
         return Overloaded(
-            f"The client has read none of {share.held} bytes for "
+            f"The client has read none of {share.size_bytes} bytes for "
             f"{_sends_for(share, now_s):.0f} s, and all streams together hold {self.unsent_bytes} "
             f"unread bytes; the limit is {self.bytes_max}: serve --unsent-max. Read "
             "the requested messages, or request fewer at once."

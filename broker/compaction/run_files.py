@@ -24,19 +24,19 @@ class RunFiles:
     def __init__(self, store: LedgerStore) -> None:
         self._store = store
         # Ledger ids whose files remain: one per failed removal since the start.
-        self.left: set[int] = set()
+        self.ledger_ids: set[int] = set()
 
     async def remove(self, ledger_id: int) -> None:
         """Removes the files of a ledger that is not, and will not be, published."""
-        self.left.add(ledger_id)
+        self.ledger_ids.add(ledger_id)
         try:
             await asyncio.to_thread(self._store.delete_files, ledger_id)
         except Exception as error:
             _log.error("The files of ledger %d remain for now: %s", ledger_id, error)
         else:
-            self.left.discard(ledger_id)
+            self.ledger_ids.discard(ledger_id)
 
     async def retry(self) -> None:
         """Retries the failed removals."""
-        for ledger_id in sorted(self.left):
+        for ledger_id in sorted(self.ledger_ids):
             await self.remove(ledger_id)

@@ -146,10 +146,10 @@ def _held(ledger: LedgerRecord, sealed: Sequence[tuple[int, int]]) -> list[tuple
 
 
 def _first_missing(
-    first: Position, last: Position, held: Sequence[tuple[int, int]]
+    first: Position, last: Position, sealed: Sequence[tuple[int, int]]
 ) -> Position | None:
     next_id = first.entry_id
-    for low, high in held:
+    for low, high in sealed:
         if low > next_id:
             break
         next_id = max(next_id, high + 1)

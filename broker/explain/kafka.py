@@ -11,7 +11,7 @@ Pure: kafka_scan.py collects the input. The rules are those of a cleaning
     >>> tombstone = Record(60, 1000, b"k", None, Batch(60, 60, horizon_ms=9000))
     >>> explain(tombstone, round_, mapped=60).next.partition(", ")[2]
     'delete horizon at 1970-01-01T00:00:09.000Z, removed by the first cleaning after it'
-    >>> explain(Record(95, 1000, b"k", b"v", Batch(95, 95)), round_, mapped=60).what
+    >>> explain(Record(95, 1000, b"k", b"v", Batch(95, 95)), round_, mapped=60).description
     'in the active segment'
 
 Source: Cleaner.cleanInto, Cleaner.shouldRetainRecord, CleanedTransactionMetadata of Kafka 4.1.
@@ -82,7 +82,7 @@ class NextRound:
 
 
 class Explanation(NamedTuple):
-    what: str
+    description: str
     next: str
     rule: pb.CompactionRule = pb.COMPACTION_RULE_UNSPECIFIED
     by: int | None = None

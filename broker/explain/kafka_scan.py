@@ -106,7 +106,7 @@ class KafkaExplainer:
         location, end = None, topic.log.durable_end_offset
         at = offset
         while True:
-            read = await topic.log.reads.read(at, end=end, bytes_max=_PAGE_BYTES, place=location)
+            read = await topic.log.reads.read(at, end=end, bytes_max=_PAGE_BYTES, location=location)
             if not read.batches:
                 return scan
             batches = [each.entry.data[each.entry.header.header_bytes :] for each in read.batches]
@@ -114,7 +114,7 @@ class KafkaExplainer:
                 scan.take(batches[:1])
                 return scan
             await asyncio.to_thread(scan.take, batches)
-            at, location = read.next_offset, read.place
+            at, location = read.next_offset, read.location
 
 
 @dataclass
@@ -286,7 +286,7 @@ def _explained(offset: int, time_ms: int, explanation: Explanation) -> pb.Explai
         event_time_ms=max(time_ms, 0),
         place=pb.VERSION_PLACE_RAW,
         next_rule=explanation.rule,
-        what=explanation.what,
+        what=explanation.description,
         next=explanation.next,
         strategy="kafka",
     )
@@ -302,8 +302,8 @@ def _explained_record(record: Record, explanation: Explanation) -> pb.ExplainedV
     return explained
 
 
-def _explain_missing(offset: int, found: _Scan) -> pb.ExplainedVersion:
-    explained = _explained(offset, 0, explain_missing(offset, found.round, found.around))
+def _explain_missing(offset: int, scan: _Scan) -> pb.ExplainedVersion:
+    explained = _explained(offset, 0, explain_missing(offset, scan.round, scan.around))
     explained.place = pb.VERSION_PLACE_TRIMMED
     return explained
 
@@ -314,22 +314,22 @@ def _answer(
     return pb.ExplainResponse(versions=versions, versions_older=older, notes=notes)
 
 
-def _notes(topic: KafkaTopic, plan: Plan, found: _Scan) -> list[str]:
+def _notes(topic: KafkaTopic, plan: Plan, scan: _Scan) -> list[str]:
     config = topic.config
     if not config.is_compacted:
         return ["The topic is not cleaned: its cleanup.policy does not include compact."]
-    round_ = found.round_found
+    round_ = scan.round_found
     notes = [
         f"A cleaning now would map offsets {plan.first_dirty_offset} to {round_.map_end - 1}; "
         f"its bound: {plan.limit.value}."
         if round_.is_any
         else f"There is nothing to clean: all offsets below {plan.bound} are clean."
     ]
-    if found.is_map_full:
+    if scan.is_map_full:
         notes.append(
             f"Its map is full at {round_.keys_max:,} keys; the next cleaning continues there."
         )
-    elif found.is_map_unsure and found.dirty_records > round_.keys_max:
+    elif scan.is_map_unsure and scan.dirty_records > round_.keys_max:
         notes.append(
             f"More than {DIGESTS_MAX:,} keys are dirty: the map, of {round_.keys_max:,} keys, may "
             "be full before the bound; `cleaner plan` shows that."
@@ -337,6 +337,6 @@ def _notes(topic: KafkaTopic, plan: Plan, found: _Scan) -> list[str]:
     verdict = Candidate(plan, config.min_cleanable_ratio).verdict
     if not verdict.is_eligible:
         notes.append(f"No cleaning is due: {verdict.value}.")
-    if found.older:
-        notes.append(f"Only the newest of {found.older + VERSIONS_MAX:,} records are listed.")
+    if scan.older:
+        notes.append(f"Only the newest of {scan.older + VERSIONS_MAX:,} records are listed.")
     return notes

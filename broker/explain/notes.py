@@ -62,12 +62,15 @@ def notes(
     return texts
 
 
-def _trimmed(read: int | None, left: int) -> list[str]:
-    """Describes trimming. `read`: raw messages that runs have read; `left`: those that remain."""
+def _trimmed(read: int | None, remaining: int) -> list[str]:
+    """Describes trimming.
+
+    `read`: the raw messages that runs have read; `remaining`: those that remain.
+    """
     known = "those in the compacted ledger are listed"
     if read is None:
         return [f"An unknown number of messages that earlier runs read is trimmed; {known}."]
-    match read - left:
+    match read - remaining:
         case 1:
             return ["1 message is trimmed; it is listed if it is in the compacted ledger."]
         case trimmed if trimmed > 1:

@@ -29,7 +29,7 @@ from ledgerfold.broker.explain.strategies.evaluator import (
     RunParameters,
     dropped,
 )
-from ledgerfold.broker.explain.versions import Found
+from ledgerfold.broker.explain.versions import LocatedVersion
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import Position
 from ledgerfold.strategies.catalogue import drops_null_keys, settings_of
@@ -41,16 +41,16 @@ from ledgerfold.v1.records_pb2 import CompactionStrategy, RunRecord
 class Version:
     """A version, and the findings about it.
 
-    `kept`, `dropped`: the runs that kept or dropped it; `decision`: that of `run`, the last one
-    that changed or confirmed it. `since`: the first of the runs that have kept it by that strategy
-    and rule. `is_back`: dropped, read again, and kept. `is_sure`: nothing unknown has influenced
-    it. `next`: the next run's decision; None if that run does not read it. `hypothetical`: the
-    decision of the strategy in force, if it had read every message.
+    `kept_by`, `dropped_by`: the runs that kept or dropped it; `decision`: that of `run`, the last
+    one that changed or confirmed it. `since`: the first of the runs that have kept it by that
+    strategy and rule. `is_back`: dropped, read again, and kept. `is_sure`: nothing unknown has
+    influenced it. `next`: the next run's decision; None if that run does not read it.
+    `hypothetical`: the decision of the strategy in force, if it had read every message.
     """
 
-    found: Found
-    kept: RunSpan | None = None
-    dropped: RunSpan | None = None
+    subject: LocatedVersion
+    kept_by: RunSpan | None = None
+    dropped_by: RunSpan | None = None
     decision: Decision | None = None
     run: RunRecord | None = None
     since: RunSpan | None = None
@@ -77,8 +77,8 @@ class Evaluation:
         self._open: dict[tuple[Position, int], Version] = {}
 
     def process(self, version: Version) -> None:
-        self._open[version.found.identity] = version
-        for decision in self._evaluator.process(version.found):
+        self._open[version.subject.identity] = version
+        for decision in self._evaluator.process(version.subject):
             self._report(decision)
         if len(self._open) > HELD_MAX:
             self._forget(self._open.pop(next(iter(self._open))))
@@ -91,7 +91,7 @@ class Evaluation:
         self._open.clear()
 
     def _report(self, decision: Decision) -> None:
-        version = self._open.pop(decision.found.identity, None)
+        version = self._open.pop(decision.version.identity, None)
         if version is not None:
             self._conclude(version, decision)
 
@@ -100,23 +100,23 @@ class Past:
     """The past runs. `is_whole`: raw ledgers still hold every message that runs have read."""
 
     def __init__(
-        self, line: RunLine, read: Callable[[Found], StoredMessage], *, is_whole: bool
+        self, line: RunLine, read: Callable[[LocatedVersion], StoredMessage], *, is_whole: bool
     ) -> None:
         self._line, self._read = line, read
         # The input of the current run is completely known.
         self._is_known = is_whole and line.is_complete
         self._at = -1
-        self._kept: deque[Version] = deque(maxlen=HELD_MAX)
-        self._again: deque[Version] = deque(maxlen=HELD_MAX)
+        self._survivors: deque[Version] = deque(maxlen=HELD_MAX)
+        self._read_again: deque[Version] = deque(maxlen=HELD_MAX)
         self._begin_run()
 
     def process(self, version: Version) -> None:
         """Adds the next version at or below the horizon of one of the runs."""
-        while version.found.position > self._line.read_through(self._at):
+        while version.subject.position > self._line.read_through(self._at):
             self._end_run()
             self._begin_run()
-        if self._line.reads_again(version.found.position, self._at):
-            self._again.append(version)
+        if self._line.reads_again(version.subject.position, self._at):
+            self._read_again.append(version)
         self._evaluate(version)
 
     def end(self) -> None:
@@ -136,13 +136,13 @@ class Past:
         time_ms = run.plan_time_ms or run.started_ms
         evaluator = self._rules.evaluator(run_parameters(strategy, time_ms, self._read))
         self._evaluation = Evaluation(evaluator, self._conclude, self._forget)
-        met, self._kept = list(self._kept), deque(maxlen=HELD_MAX)
-        for version in sorted(met, key=lambda version: version.found.identity):
+        met, self._survivors = list(self._survivors), deque(maxlen=HELD_MAX)
+        for version in sorted(met, key=lambda version: version.subject.identity):
             self._evaluate(version)
         if self._at > 0:
             low, high = self._line.horizon(self._at - 1), self._line.horizon(self._at)
-            for version in self._again:
-                if low < version.found.position <= high:
+            for version in self._read_again:
+                if low < version.subject.position <= high:
                     self._evaluate(version)
 
     def _evaluate(self, version: Version) -> None:
@@ -159,15 +159,15 @@ class Past:
     def _conclude(self, version: Version, decision: Decision) -> None:
         run, span = self._line.runs[self._at], self._line.span(self._at)
         if decision.keeps:
-            self._kept.append(version)
-            if version.dropped is not None or version.kept is None:
-                version.is_back = version.dropped is not None
-                version.kept, version.dropped = span, None
+            self._survivors.append(version)
+            if version.dropped_by is not None or version.kept_by is None:
+                version.is_back = version.dropped_by is not None
+                version.kept_by, version.dropped_by = span, None
             if not _is_reason(version, decision.rule, run):
                 version.since = span
             version.decision, version.run = decision, run
-        elif version.dropped is None:
-            version.dropped, version.decision, version.run = span, decision, run
+        elif version.dropped_by is None:
+            version.dropped_by, version.decision, version.run = span, decision, run
             if self._rules is OWN and self._at + 1 < len(self._line.runs):
                 # A later run may have dropped it as well.
                 version.is_sure = False
@@ -184,20 +184,20 @@ def _is_reason(version: Version, rule: pb.CompactionRule, run: RunRecord) -> boo
 
 
 def run_parameters(
-    strategy: CompactionStrategy, time_ms: int, read: Callable[[Found], StoredMessage]
+    strategy: CompactionStrategy, time_ms: int, read: Callable[[LocatedVersion], StoredMessage]
 ) -> RunParameters:
     return RunParameters(strategy.name, settings_of(strategy), time_ms, read)
 
 
-def null_key_decision(found: Found, strategy: str, *, keeps: bool) -> Decision:
+def null_key_decision(version: LocatedVersion, strategy: str, *, keeps: bool) -> Decision:
     """Returns the decision of a run about a message without a key: it keeps or drops all of them.
 
     The policy `retain_null_key` decides; message strategies keep none. A batch that does not parse
     is not a message: every run keeps it.
     """
-    if found.version.is_unreadable:
+    if version.version.is_unreadable:
         return Decision(
-            found,
+            version,
             True,
             pb.COMPACTION_RULE_UNREADABLE,
             "the batch does not parse",
@@ -205,7 +205,7 @@ def null_key_decision(found: Found, strategy: str, *, keeps: bool) -> Decision:
         )
     if keeps:
         return Decision(
-            found,
+            version,
             True,
             pb.COMPACTION_RULE_NULL_KEY_RETAINED,
             "null key, retain_null_key=true",
@@ -213,35 +213,37 @@ def null_key_decision(found: Found, strategy: str, *, keeps: bool) -> Decision:
         )
     if drops_null_keys(strategy):
         why = f"null key, which {strategy} never keeps"
-        return Decision(found, False, pb.COMPACTION_RULE_NULL_KEY_STRATEGIC, why)
+        return Decision(version, False, pb.COMPACTION_RULE_NULL_KEY_STRATEGIC, why)
     why = "null key, retain_null_key=false"
-    return Decision(found, False, pb.COMPACTION_RULE_NULL_KEY, why)
+    return Decision(version, False, pb.COMPACTION_RULE_NULL_KEY, why)
 
 
 def add_null_key_past(version: Version, line: RunLine) -> None:
     """Fills in the decisions of past runs about a message without a key."""
-    message = version.found
+    message = version.subject
     first = line.first_over(message.position)
     if message.in_compacted:
         is_unreadable = message.version.is_unreadable
-        version.kept = (not is_unreadable and line.null_keys_kept_by(message.position)) or first
+        version.kept_by = (not is_unreadable and line.null_keys_kept_by(message.position)) or first
         version.run = line.run(line.last)
         version.since = line.with_strategy_of(version.run)
         version.decision = null_key_decision(message, version.run.strategy, keeps=True)
         return
-    version.dropped = line.null_keys_dropped_by(message.position)
-    version.run = line.run(version.dropped.last if version.dropped else line.last)
-    suspects = line.strategies(version.dropped) if version.dropped else [strategy_of(version.run)]
+    version.dropped_by = line.null_keys_dropped_by(message.position)
+    version.run = line.run(version.dropped_by.last if version.dropped_by else line.last)
+    suspects = (
+        line.strategies(version.dropped_by) if version.dropped_by else [strategy_of(version.run)]
+    )
     version.decision = _null_key_dropped(message, [each.name for each in suspects])
-    if first and (version.dropped is None or first.last < version.dropped.first):
-        version.kept = first
+    if first and (version.dropped_by is None or first.last < version.dropped_by.first):
+        version.kept_by = first
 
 
-def _null_key_dropped(found: Found, suspects: Sequence[str]) -> Decision:
+def _null_key_dropped(version: LocatedVersion, suspects: Sequence[str]) -> Decision:
     """Returns the decision of a run of one of these strategies, with the reason if it is common to
     all.
     """
-    decision, *others = [null_key_decision(found, each, keeps=False) for each in suspects]
+    decision, *others = [null_key_decision(version, each, keeps=False) for each in suspects]
     if all(other == decision for other in others):
         return decision
-    return dropped(found, pb.COMPACTION_RULE_UNSPECIFIED, "null key")
+    return dropped(version, pb.COMPACTION_RULE_UNSPECIFIED, "null key")

@@ -17,7 +17,8 @@ strategy.
 
     >>> from ledgerfold.storage.key_scan import KeyVersion
     >>> a, b = KeyVersion(Position(1, 0), -1, 5, 0, 2, False), Position(1, 1)
-    >>> history = [Found(a, in_raw=True), Found(a._replace(position=b, value_bytes=0), in_raw=True)]
+    >>> deletion = a._replace(position=b, value_bytes=0)
+    >>> history = [LocatedVersion(each, in_raw=True) for each in (a, deletion)]
     >>> explained = explain(history, Facts())
     >>> [version.next for version in explained.versions]
     ['the next run drops it: deleted by 1:1', 'the next run drops it: a tombstone']
@@ -50,7 +51,7 @@ from ledgerfold.broker.explain.run_line import (
 )
 from ledgerfold.broker.explain.strategies import OWN, rules_of
 from ledgerfold.broker.explain.strategies.evaluator import Decision, dropped
-from ledgerfold.broker.explain.versions import Found
+from ledgerfold.broker.explain.versions import LocatedVersion
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.strategies.catalogue import DEFAULT, drops_null_keys, strategy_text
@@ -60,8 +61,8 @@ from ledgerfold.v1.records_pb2 import CompactionStrategy, MessageId
 VERSIONS_MAX = 1_000
 
 
-def _nothing_to_read(found: Found) -> StoredMessage:
-    raise LookupError(found.name)
+def _nothing_to_read(version: LocatedVersion) -> StoredMessage:
+    raise LookupError(version.name)
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Facts:
     strategy: CompactionStrategy = field(default_factory=lambda: CompactionStrategy(name=DEFAULT))
     time_ms: int = 0
     is_whole: bool = False
-    read: Callable[[Found], StoredMessage] = _nothing_to_read
+    read: Callable[[LocatedVersion], StoredMessage] = _nothing_to_read
 
 
 class Explained(NamedTuple):
@@ -93,21 +94,21 @@ class Explained(NamedTuple):
 
 
 def explain(
-    history: Iterable[Found],
+    history: Iterable[LocatedVersion],
     facts: Facts,
     *,
-    wanted: Callable[[Found], bool] = lambda found: True,
+    is_requested: Callable[[LocatedVersion], bool] = lambda version: True,
     versions_max: int = VERSIONS_MAX,
 ) -> Explained:
     """Explains versions. `history`: all existing versions of one key, in order of id.
 
-    `wanted`: selects the versions to explain.
+    `is_requested`: selects the versions to explain.
     """
     newest: deque[Version] = deque(maxlen=versions_max)
     count, account = 0, _Account(facts)
     for found in history:
         version = account.process(found)
-        if wanted(found):
+        if is_requested(found):
             newest.append(version)
             count += 1
     account.end()
@@ -126,7 +127,7 @@ def explain_trimmed(message_id: MessageId, facts: Facts) -> pb.ExplainedVersion:
     else:
         explained.state = pb.VERSION_STATE_UNKNOWN
         explained.dropped_by.CopyFrom(_span(RunSpan(first.first, facts.line.last)))
-    explained.what = explain_text.what(explained, explain_text.Words())
+    explained.what = explain_text.describe(explained, explain_text.Words())
     return explained
 
 
@@ -146,9 +147,9 @@ class _Account:
             ):
                 self._hypothetical = Evaluation(rules.evaluator(requested), _conclude_hypothetical)
 
-    def process(self, found: Found) -> Version:
-        version, line = Version(found), self._facts.line
-        if line is not None and line.has_read(found.position):
+    def process(self, subject: LocatedVersion) -> Version:
+        version, line = Version(subject), self._facts.line
+        if line is not None and line.has_read(subject.position):
             if self._past is not None:
                 self._past.process(version)
             else:
@@ -164,7 +165,7 @@ class _Account:
                 each.end()
 
     def _process_next(self, version: Version) -> None:
-        facts, message = self._facts, version.found
+        facts, message = self._facts, version.subject
         is_above = facts.horizon is None or message.position > facts.horizon
         if not is_above and not message.in_compacted:
             return
@@ -195,18 +196,18 @@ class _Reason(NamedTuple):
 
 
 def _explained(version: Version, facts: Facts) -> pb.ExplainedVersion:
-    message, key_version = version.found, version.found.version
+    message, key_version = version.subject, version.subject.version
     explained = pb.ExplainedVersion(
         id=message.message_id,
         publish_time_ms=key_version.publish_time_ms,
         event_time_ms=key_version.event_time_ms,
         value_bytes=key_version.value_bytes,
         key_is_base64=key_version.key_is_base64,
-        place=_place(message),
+        place=_place_of(message),
         is_hidden=not message.in_raw and message.position < facts.floor,
     )
     reason = _add_past(explained, version, facts)
-    explained.what = explain_text.what(
+    explained.what = explain_text.describe(
         explained,
         explain_text.Words(
             why=reason.why,
@@ -225,33 +226,33 @@ def _explained(version: Version, facts: Facts) -> pb.ExplainedVersion:
     return explained
 
 
-def _place(found: Found) -> pb.VersionPlace:
-    if not found.in_compacted:
+def _place_of(version: LocatedVersion) -> pb.VersionPlace:
+    if not version.in_compacted:
         return pb.VERSION_PLACE_RAW
-    return pb.VERSION_PLACE_BOTH if found.in_raw else pb.VERSION_PLACE_COMPACTED
+    return pb.VERSION_PLACE_BOTH if version.in_raw else pb.VERSION_PLACE_COMPACTED
 
 
 def _add_past(explained: pb.ExplainedVersion, version: Version, facts: Facts) -> _Reason:
-    line, is_kept = facts.line, version.found.in_compacted
-    first = None if line is None else line.first_over(version.found.position)
+    line, is_kept = facts.line, version.subject.in_compacted
+    first = None if line is None else line.first_over(version.subject.position)
     if line is None or first is None:
         explained.state = pb.VERSION_STATE_ABOVE_HORIZON
         return _Reason()
     explained.state = pb.VERSION_STATE_KEPT if is_kept else pb.VERSION_STATE_DROPPED
-    is_so = version.decision is not None and (version.dropped is None) == is_kept
+    is_so = version.decision is not None and (version.dropped_by is None) == is_kept
     decision = version.decision if is_so or version.is_sure else None
     if version.is_sure:
         if not is_so:
             explained.state = pb.VERSION_STATE_INCONSISTENT
-        _add_runs(explained, version.kept, version.dropped)
+        _add_runs(explained, version.kept_by, version.dropped_by)
     elif is_kept:
-        again = line.may_come_back(version.found.position)
+        again = line.may_come_back(version.subject.position)
         _add_runs(explained, RunSpan(first.first, line.last) if again else first, None)
     else:
         last = line.last
         is_steady = version.run is not None and rules_of(strategy_of(version.run).name).is_steady
-        if is_so and version.dropped and line.is_uniform and is_steady:
-            last = version.dropped.last
+        if is_so and version.dropped_by and line.is_uniform and is_steady:
+            last = version.dropped_by.last
         _add_runs(explained, None, RunSpan(first.first, last))
     if decision is not None and decision.keeps and version.since is not None:
         # Earlier runs kept it for another reason.
@@ -286,7 +287,7 @@ def _add_reason(
             explained.by.CopyFrom(decision.by.message_id)
     is_other = facts.strategy not in suspects
     explained.is_missed = (
-        not version.found.in_compacted
+        not version.subject.in_compacted
         and is_other
         and bool(version.hypothetical and version.hypothetical.keeps)
     )
@@ -302,12 +303,12 @@ def _under(suspects: Sequence[CompactionStrategy], facts: Facts) -> str:
 
 
 def _add_runs(
-    explained: pb.ExplainedVersion, kept: RunSpan | None, dropped: RunSpan | None
+    explained: pb.ExplainedVersion, kept_by: RunSpan | None, dropped_by: RunSpan | None
 ) -> None:
-    if kept is not None:
-        explained.kept_by.CopyFrom(_span(kept))
-    if dropped is not None:
-        explained.dropped_by.CopyFrom(_span(dropped))
+    if kept_by is not None:
+        explained.kept_by.CopyFrom(_span(kept_by))
+    if dropped_by is not None:
+        explained.dropped_by.CopyFrom(_span(dropped_by))
 
 
 def _span(span: RunSpan) -> pb.RunSpan:

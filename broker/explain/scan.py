@@ -28,7 +28,7 @@ from ledgerfold.broker.explain.rules import (
     explain_trimmed,
 )
 from ledgerfold.broker.explain.run_line import RunLine
-from ledgerfold.broker.explain.versions import Found, found_in, published_indexes
+from ledgerfold.broker.explain.versions import LocatedVersion, found_in, published_indexes
 from ledgerfold.broker.explain.words import MESSAGES_MAX, add_words, is_asked, to_ask
 from ledgerfold.storage.codec import decode, decoding
 from ledgerfold.storage.decoded import StoredMessage
@@ -130,7 +130,7 @@ class _Scan:
         self._read_last: tuple[Position, dict[int, StoredMessage]] | None = None
         # The questions for the compactor, after an answer; None if there are none.
         self.to_ask: DescribeDecisionsRequest | None = None
-        self._newest: deque[Found] = deque(maxlen=MESSAGES_MAX)
+        self._newest: deque[LocatedVersion] = deque(maxlen=MESSAGES_MAX)
 
     def answer(self, request: ExplainRequest) -> ExplainResponse:
         if request.WhichOneof("of") == "message_id":
@@ -145,7 +145,7 @@ class _Scan:
         explained = explain(
             history,
             facts,
-            wanted=lambda found: only is None or _is(found, only),
+            is_requested=lambda version: only is None or _is(version, only),
             versions_max=self._versions_max,
         )
         answer = ExplainResponse(
@@ -161,7 +161,7 @@ class _Scan:
                 answer.notes.append(f"{facts.strategy.name} was not asked to explain: {error}")
         return answer
 
-    def _noted(self, history: Iterable[Found]) -> Iterator[Found]:
+    def _noted(self, history: Iterable[LocatedVersion]) -> Iterator[LocatedVersion]:
         for message in history:
             self._newest.append(message)
             yield message
@@ -228,17 +228,17 @@ class _Scan:
                     header, keys, key, unsized_empties_survive=self._unsized_empties_survive
                 )
 
-    def _read(self, found: Found) -> StoredMessage:
+    def _read(self, version: LocatedVersion) -> StoredMessage:
         """Reads the message, for a strategy that needs values or properties."""
-        position = found.position
+        position = version.position
         if self._read_last is None or self._read_last[0] != position:
-            if found.in_raw:
+            if version.in_raw:
                 messages = self._raw_at(position)
             else:
                 with self._compacted() as compacted:
                     messages = self._messages_at(position, compacted)
             self._read_last = position, {each.batch_index: each for each in messages}
-        return self._read_last[1][found.version.batch_index]
+        return self._read_last[1][version.version.batch_index]
 
     def _raw_at(self, position: Position) -> list[StoredMessage]:
         try:
@@ -296,9 +296,9 @@ def _entry_at(position: Position, reader: LedgerReader | None) -> list[StoredEnt
     return [] if reader is None else reader.read(position, bytes_max=1, end=position)
 
 
-def _is(found: Found, message_id: MessageId) -> bool:
+def _is(version: LocatedVersion, message_id: MessageId) -> bool:
     position = Position(message_id.ledger_id, message_id.entry_id)
-    return found.identity == (position, message_id.batch_index)
+    return version.identity == (position, message_id.batch_index)
 
 
 def _facts(broker: Broker, topic: Topic, raw_messages: int) -> Facts:

@@ -7,7 +7,7 @@ The reason itself is a strategy's text (broker/explain/strategies/).
     ...     rule=pb.COMPACTION_RULE_OBSCURED,
     ...     dropped_by=pb.RunSpan(first=7, last=7),
     ... )
-    >>> what(version, Words(why="superseded by 12:40:3"))
+    >>> describe(version, Words(why="superseded by 12:40:3"))
     'superseded by 12:40:3, dropped by run 7'
 """
 
@@ -54,7 +54,7 @@ class Words(NamedTuple):
     is_back: bool = False
 
 
-def what(version: pb.ExplainedVersion, words: Words) -> str:
+def describe(version: pb.ExplainedVersion, words: Words) -> str:
     """Describes the decisions of past runs."""
     state = version.state
     if state == pb.VERSION_STATE_ABOVE_HORIZON:
@@ -70,11 +70,11 @@ def what(version: pb.ExplainedVersion, words: Words) -> str:
         difference = "holds it and should not" if holds else "does not hold it and should"
         return f"INCONSISTENT: the compacted ledger {difference} ({_why(version, words)})"
     if state == pb.VERSION_STATE_KEPT:
-        return _kept(version, words)
+        return _kept_text(version, words)
     return _dropped(version, words)
 
 
-def _kept(version: pb.ExplainedVersion, words: Words) -> str:
+def _kept_text(version: pb.ExplainedVersion, words: Words) -> str:
     by = f"kept by {_runs(version.kept_by)}{_under(words)}"
     if words.why:
         back = "read again, " if words.is_back else ""

@@ -1,7 +1,7 @@
 """A version of a key, and its location: in a raw ledger, in the compacted one, or in both. Pure.
 
 >>> version = KeyVersion(Position(3, 4), 1, 5, 0, 0, False)
->>> found = Found(version, in_raw=True)
+>>> found = LocatedVersion(version, in_raw=True)
 >>> found.name, found.is_tombstone, found.is_alone
 ('3:4:-1:1', True, False)
 """
@@ -18,7 +18,7 @@ from ledgerfold.storage.message_ids import id_text
 from ledgerfold.v1.records_pb2 import MessageId
 
 
-class Found(NamedTuple):
+class LocatedVersion(NamedTuple):
     """A version and its location."""
 
     version: KeyVersion
@@ -69,7 +69,7 @@ class Found(NamedTuple):
 
 def found_in(
     raw: Iterable[KeyVersion], compacted: Iterable[KeyVersion], partition: int = -1
-) -> Iterator[Found]:
+) -> Iterator[LocatedVersion]:
     """Merges both inputs, which are in order of id, each id at most once."""
     rest = iter(compacted)
     waiting = next(rest, None)
@@ -79,11 +79,11 @@ def found_in(
         while waiting is not None and waiting[:2] <= version[:2]:
             is_both = waiting[:2] == version[:2]
             if not is_both:
-                yield Found(waiting, False, True, partition)
+                yield LocatedVersion(waiting, False, True, partition)
             waiting = next(rest, None)
-        yield Found(version, True, is_both, partition)
+        yield LocatedVersion(version, True, is_both, partition)
     while waiting is not None:
-        yield Found(waiting, False, True, partition)
+        yield LocatedVersion(waiting, False, True, partition)
         waiting = next(rest, None)
 
 

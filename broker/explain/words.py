@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from ledgerfold.broker.explain.versions import Found
+from ledgerfold.broker.explain.versions import LocatedVersion
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.strategies.catalogue import listed
 from ledgerfold.v1.compactor_pb2 import (
@@ -35,8 +35,8 @@ def is_asked(strategy: CompactionStrategy) -> bool:
 
 def to_ask(
     strategy: CompactionStrategy,
-    newest: Iterable[Found],
-    read: Callable[[Found], StoredMessage],
+    newest: Iterable[LocatedVersion],
+    read: Callable[[LocatedVersion], StoredMessage],
 ) -> DescribeDecisionsRequest:
     """Builds the request. `newest` are in reverse order. Raises read errors."""
     messages, size_bytes = list[DecisionMessage](), 0
@@ -49,14 +49,14 @@ def to_ask(
     return DescribeDecisionsRequest(strategy=strategy, messages=reversed(messages))
 
 
-def _message(found: Found, stored: StoredMessage) -> DecisionMessage:
+def _message(version: LocatedVersion, stored: StoredMessage) -> DecisionMessage:
     return DecisionMessage(
         key=stored.key or b"",
         value=stored.value,
         properties=stored.properties,
-        event_time_ms=found.version.event_time_ms,
-        publish_time_ms=found.version.publish_time_ms,
-        id=found.message_id,
+        event_time_ms=version.version.event_time_ms,
+        publish_time_ms=version.version.publish_time_ms,
+        id=version.message_id,
     )
 
 
@@ -66,12 +66,12 @@ def add_words(
     answer: DescribeDecisionsResponse,
 ) -> None:
     """Adds the answers to the listed versions. Ignores invalid answers."""
-    versions = {_place(each.id): each for each in explained.versions}
+    versions = {_identity(each.id): each for each in explained.versions}
     count = len(requested.messages)
     for choice in answer.choices:
         if not 0 <= choice.left < choice.right < count:
             continue
-        version = versions.get(_place(requested.messages[choice.right].id))
+        version = versions.get(_identity(requested.messages[choice.right].id))
         if version is not None:
             version.words = choice.words
             version.words_left.CopyFrom(requested.messages[choice.left].id)
@@ -79,5 +79,5 @@ def add_words(
         explained.notes.append(f"{requested.strategy.name} was asked to explain: {answer.why}.")
 
 
-def _place(message_id: MessageId) -> tuple[int, int, int]:
+def _identity(message_id: MessageId) -> tuple[int, int, int]:
     return message_id.ledger_id, message_id.entry_id, message_id.batch_index

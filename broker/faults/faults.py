@@ -266,7 +266,7 @@ def _copy(fault: Fault) -> Fault:
 class Served(NamedTuple):
     """The number of entries to send, the delays before them, and the error after them."""
 
-    kept: int
+    served_count: int
     delays: list[Rule]
     error: LedgerfoldError | None = None
 

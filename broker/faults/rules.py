@@ -40,7 +40,7 @@ class Rule:
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
-        self._seen = 0
+        self._message_count = 0
         self._has_just_hit = False
         self._random = random.Random(fault.seed % 2**64)
 
@@ -72,9 +72,9 @@ class Rule:
         return hits
 
     def _is_due(self, messages: int) -> bool:
-        every, before = self.fault.every or 1, self._seen
-        self._seen += max(1, messages)
-        is_due = self._seen // every > before // every
+        every, before = self.fault.every or 1, self._message_count
+        self._message_count += max(1, messages)
+        is_due = self._message_count // every > before // every
         self._has_just_hit = is_due and not (self._has_just_hit and every > 1)
         return self._has_just_hit
 

@@ -91,11 +91,11 @@ class PolicyCalls:
 
 
 class SchemaPolicyVerbs(PolicyCalls):
-    async def _asked(self, request: Request) -> Policies:
+    async def _effective(self, request: Request) -> Policies:
         return await self._of(self._scope(request), applied=request.flag("applied"))
 
     async def strategy(self, request: Request) -> Answer:
-        found = _shown_strategy(await self._asked(request))
+        found = _shown_strategy(await self._effective(request))
         return shown(found or (None if "topic" in request.names else _UNDEFINED))
 
     async def set_strategy(self, request: Request) -> None:
@@ -109,14 +109,14 @@ class SchemaPolicyVerbs(PolicyCalls):
         await self._update(self._scope(request), remove=[_STRATEGY])
 
     async def enforced(self, request: Request) -> Answer:
-        return shown((await self._asked(request)).schema_validation_enforced)
+        return shown((await self._effective(request)).schema_validation_enforced)
 
     async def set_enforced(self, request: Request) -> None:
         values = Policies(schema_validation_enforced=flag_in(request.body))
         await self._update(self._scope(request), values)
 
     async def updates(self, request: Request) -> Answer:
-        policies = await self._asked(request)
+        policies = await self._effective(request)
         return shown(schema_policies(policies)["is_allow_auto_update_schema"])
 
     async def set_updates(self, request: Request) -> None:

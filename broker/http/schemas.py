@@ -53,9 +53,9 @@ class SchemaVerbs:
         number = request.number("version")
         return await self._get(admin_pb2.GetSchemaRequest(topic=_topic(request), version=number))
 
-    async def _get(self, wanted: admin_pb2.GetSchemaRequest) -> Answer:
+    async def _get(self, request: admin_pb2.GetSchemaRequest) -> Answer:
         try:
-            record = (await self._schemas.get(wanted)).schema
+            record = (await self._schemas.get(request)).schema
         except SchemaNotFound:
             raise Refusal(404, "Schema not found") from None
         return shown(document_of(record))

@@ -81,7 +81,7 @@ class Partition:
         self.log.on_durable.add(self._notify_visible)
 
     def _config(self) -> LogConfig:
-        return LogConfig.kept(self._stored.record.kafka.config, self._broker_config())
+        return LogConfig.existing(self._stored.record.kafka.config, self._broker_config())
 
     def _grow(self, base_offset: int, created_ms: int) -> Growth:
         return Growth(
@@ -104,7 +104,7 @@ class Partition:
             self.producers.load(known, self._replayed_from, self._clock_ms())
             return self._replayed_from
 
-        await self.log.open(begin, self._found)
+        await self.log.open(begin, self._on_batch)
         if self.log.ends_with_loss:
             aborted = self.producers.abort_open_transactions(self.log.end_offset)
             self.log.segments.last_ended.aborted.extend(each.record() for each in aborted)
@@ -123,18 +123,18 @@ class Partition:
         """Ends all reads and makes appends durable. Raises DiskFailure."""
         await self.log.close()
 
-    def _found(self, found: FoundBatch) -> None:
-        if found.header.last_offset < self._replayed_from:
+    def _on_batch(self, batch: FoundBatch) -> None:
+        if batch.header.last_offset < self._replayed_from:
             return
-        marker = read_end_marker(found.batch()) if found.header.is_control else None
+        marker = read_end_marker(batch.batch()) if batch.header.is_control else None
         aborted = (
-            self.producers.abort_open_transactions(found.header.base_offset)
-            if found.is_behind_loss
+            self.producers.abort_open_transactions(batch.header.base_offset)
+            if batch.is_behind_loss
             else ()
         )
-        aborted += self.producers.replay(found.header, marker, found.append_time_ms)
-        if found.segment.growth is not None and not self._was_truncated:
-            found.segment.aborted.extend(each.record() for each in aborted)
+        aborted += self.producers.replay(batch.header, marker, batch.append_time_ms)
+        if batch.segment.growth is not None and not self._was_truncated:
+            batch.segment.aborted.extend(each.record() for each in aborted)
 
     def _see_start(self, header: BatchHeader) -> None:
         """Updates the batch at the log start, in append order."""

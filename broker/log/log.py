@@ -1,4 +1,4 @@
-"""A topic's log, composed of these parts, which topics, subscriptions and compactions use:
+"""A topic's log, which topics, subscriptions and compactions use. It consists of these parts:
 
   state.py         the durable position, failure and closing
   raw_ledgers.py   the raw ledgers that exist

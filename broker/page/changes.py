@@ -47,7 +47,7 @@ class Changes:
         cleaning = asyncio.ensure_future(
             self._cleaner.clean(kafka_pb2.CleanTurnRequest(topic=name))
         )
-        cleaning.add_done_callback(_seen)
+        cleaning.add_done_callback(_retrieve)
         done, _ = await asyncio.wait({cleaning}, timeout=_CLEANING_S)
         if done:
             cleaning.result()
@@ -66,7 +66,7 @@ class Changes:
         return Redirect("/clock")
 
 
-def _seen(cleaning: asyncio.Future[kafka_pb2.CleanTurnResponse]) -> None:
+def _retrieve(cleaning: asyncio.Future[kafka_pb2.CleanTurnResponse]) -> None:
     """Retrieves the error of a cleaning, whose caller may have left."""
     if not cleaning.cancelled():
         cleaning.exception()

@@ -194,6 +194,6 @@ class Overview:
         )
 
 
-def _with(wanted: str, names: Sequence[str]) -> list[str]:
+def _with(name: str, names: Sequence[str]) -> list[str]:
     """Returns the names that contain a text, regardless of case."""
-    return [each for each in names if wanted.lower() in shown_topic(each).lower()]
+    return [each for each in names if name.lower() in shown_topic(each).lower()]

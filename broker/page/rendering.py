@@ -135,9 +135,9 @@ def duration(time_ms: float) -> str:
     return " ".join(parts[:2])
 
 
-def percent(part: float, whole: float) -> float:
+def percent(part: float, total: float) -> float:
     """Returns a share in percent, at most 100; 0 of nothing."""
-    return round(min(100.0, 100 * part / whole), 3) if whole > 0 else 0.0
+    return round(min(100.0, 100 * part / total), 3) if total > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ _PHASES = {
 
 
 class Progress(NamedTuple):
-    """`done`: of this phase, in percent; `left`: "", or its time left, in words."""
+    """`done`: of this phase, in percent; `time_left`: "", or its time left, in words."""
 
     words: str
     done: float
@@ -37,7 +37,7 @@ class Progress(NamedTuple):
     bytes_total: int = 0
     tasks_done: int = 0
     tasks_total: int = 0
-    left: str = ""
+    time_left: str = ""
 
 
 class Run(NamedTuple):

@@ -112,7 +112,7 @@ class PageServer:
             url = urlsplit(request.raw_path)
             self.guard.check(request.headers, has_query=bool(url.query))
             self._admit(request)
-            found = await self._found(request, _parts(url.path), url.query)
+            found = await self._result(request, _parts(url.path), url.query)
         except Refusal as refusal:
             found = _error(refusal.status, refusal.reason)
         except LedgerfoldError as error:
@@ -136,7 +136,7 @@ class PageServer:
         page, common = found, self._common()
         return await self._broker.in_thread(lambda: html_answer(page, common))
 
-    async def _found(
+    async def _result(
         self, request: web.BaseRequest, parts: Sequence[str], query: str
     ) -> Answer | Page | Redirect:
         if request.method == "POST":

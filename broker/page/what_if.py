@@ -126,16 +126,16 @@ def _numbers(requested: PageRequest, name: str) -> list[int]:
     return numbers
 
 
-def _answer(found: TopicWhatIf) -> dict[str, Any]:
-    replays: list[Replay | CleaningReplay] = [*found.replays, *found.cleanings]
+def _answer(result: TopicWhatIf) -> dict[str, Any]:
+    replays: list[Replay | CleaningReplay] = [*result.replays, *result.cleanings]
     series = [
         (_label(each), [(at.publish_time_ms, at.bytes) for at in each.points]) for each in replays
     ]
     return {
-        "topic": found.topic,
-        "input": found.input,
-        "forecasts": [(_strategy_label(each.strategy), each) for each in found.forecasts],
-        "largest": max([found.input.bytes, *(each.bytes for each in found.forecasts)]),
+        "topic": result.topic,
+        "input": result.input,
+        "forecasts": [(_strategy_label(each.strategy), each) for each in result.forecasts],
+        "largest": max([result.input.bytes, *(each.bytes for each in result.forecasts)]),
         "plot": lines_plot(series),
         "replays": [_replay(each) for each in replays],
     }

@@ -32,9 +32,9 @@ NAMED_MAX = 3
 
 
 class Hold(NamedTuple):
-    """Keeps the ledgers with an entry after `position`. `what`: a cursor, for example."""
+    """Keeps the ledgers with an entry after `position`. `holder`: a cursor, for example."""
 
-    what: str
+    holder: str
     position: Position
 
 
@@ -42,7 +42,7 @@ class _Bound(NamedTuple):
     """Keeps the ledger at index `first`, and all after it."""
 
     first: int
-    what: str
+    holder: str
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def kept_by(
     for index, record in enumerate(ledgers.closed()):
         while exhausted < len(bounds) and bounds[exhausted].first <= index:
             exhausted += 1
-        named = [each.what for each in bounds[: min(exhausted, NAMED_MAX)]]
+        named = [each.holder for each in bounds[: min(exhausted, NAMED_MAX)]]
         if exhausted > NAMED_MAX:
             named.append(f"{exhausted - NAMED_MAX} more")
         if not exhausted and index >= expired:

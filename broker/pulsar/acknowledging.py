@@ -47,7 +47,9 @@ async def acknowledge_entries(
     for number, ids in enumerate(_slices(ack.message_id)):
         if number:
             await asyncio.sleep(0)
-        entries = _whole(ids, attached.acks, topic.log, subscription.mark_delete, is_cumulative)
+        entries = _acknowledged_entries(
+            ids, attached.acks, topic.log, subscription.mark_delete, is_cumulative
+        )
         if is_cumulative:
             for each in entries:
                 subscription.acknowledge(consumer, (each,), cumulative=True)
@@ -68,7 +70,7 @@ def _slices(ids: Sequence[MessageIdData]) -> Iterator[list[MessageIdData]]:
         yield part
 
 
-def _whole(
+def _acknowledged_entries(
     ids: Sequence[MessageIdData],
     acks: BatchAcks,
     log: TopicLog,

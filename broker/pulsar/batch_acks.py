@@ -6,9 +6,9 @@ Bound: REMEMBERED_BYTES_MAX for each subscription; beyond it the oldest eighth i
 delivered completely.
 
   >>> acks, before = BatchAcks(), Position(1, 1)
-  >>> acks.acknowledge(Position(1, 2), 0b110, before), acks.left(Position(1, 2))
+  >>> acks.acknowledge(Position(1, 2), 0b110, before), acks.remaining(Position(1, 2))
   (False, 6)
-  >>> acks.acknowledge(Position(1, 2), 0b001, before), acks.left(Position(1, 2))
+  >>> acks.acknowledge(Position(1, 2), 0b001, before), acks.remaining(Position(1, 2))
   (True, None)
 """
 
@@ -31,40 +31,40 @@ class BatchAcks:
 
     def __init__(self, incarnation: int = 0) -> None:
         self.incarnation = incarnation
-        self._left: dict[Position, int] = {}
+        self._remaining: dict[Position, int] = {}
         self._size_bytes = 0
 
-    def left(self, position: Position) -> int | None:
+    def remaining(self, position: Position) -> int | None:
         """Returns the bits of the unacknowledged messages; None: nothing is known."""
-        return self._left.get(position)
+        return self._remaining.get(position)
 
-    def acknowledge(self, position: Position, left: int, mark_delete: Position) -> bool:
-        """Acknowledges all messages of an entry except `left`; returns whether none is left."""
-        known = self._left.get(position)
-        left = left if known is None else left & known
+    def acknowledge(self, position: Position, remaining: int, mark_delete: Position) -> bool:
+        """Acknowledges all messages of an entry but `remaining`; returns whether none is left."""
+        known = self._remaining.get(position)
+        remaining = remaining if known is None else remaining & known
         self.forget(position)
-        if not left:
+        if not remaining:
             return True
         if position > mark_delete:
-            self._left[position] = left
-            self._size_bytes += _size(left)
+            self._remaining[position] = remaining
+            self._size_bytes += _size(remaining)
             self._shrink(mark_delete)
         return False
 
     def forget(self, position: Position) -> None:
         """Forgets an entry that is acknowledged."""
-        unacknowledged = self._left.pop(position, None)
+        unacknowledged = self._remaining.pop(position, None)
         if unacknowledged is not None:
             self._size_bytes -= _size(unacknowledged)
 
     def _shrink(self, mark_delete: Position) -> None:
         if self._size_bytes <= REMEMBERED_BYTES_MAX:
             return
-        for position in [each for each in self._left if each <= mark_delete]:
+        for position in [each for each in self._remaining if each <= mark_delete]:
             self.forget(position)
         while self._size_bytes > _KEPT_BYTES:
-            self.forget(next(iter(self._left)))
+            self.forget(next(iter(self._remaining)))
 
 
-def _size(left: int) -> int:
-    return _ENTRY_BYTES + left.bit_length() // 8
+def _size(remaining: int) -> int:
+    return _ENTRY_BYTES + remaining.bit_length() // 8

@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
         self._producing = Producing(link, shared.producers)
         self._consuming = Consuming(link, shared.batch_acks, shared.end_silent)
         self._watching = Watching(link, shared.topic_lists)
-        self._at_once, self._as_tasks = self._handlers(
+        self._immediate, self._as_tasks = self._handlers(
             Lookups(
                 link,
                 shared.url(self._transport),
@@ -242,7 +242,7 @@ class Connection(asyncio.Protocol):
             await self._producing.send(frame)
         elif request.type == pulsar_pb2.PING:
             self._link.write(_PONG)
-        elif (at_once := self._at_once.get(request.type)) is not None:
+        elif (at_once := self._immediate.get(request.type)) is not None:
             await self._answer_at_once(request, *at_once)
         elif (as_task := self._as_tasks.get(request.type)) is not None:
             _check_field(request, as_task[0])

@@ -62,7 +62,7 @@ class Consuming:
         self._link, self._acks, self._end_silent = link, acks, end_silent
         self._consumers: dict[int, AttachedConsumer] = {}
         # Subscriptions of readers, kept for the consumers that a seek has disconnected.
-        self._sought: dict[Subscription, Topic] = {}
+        self._topics_of_seeks: dict[Subscription, Topic] = {}
         # A mark for each id that is being connected: CLOSE_CONSUMER removes it, and the id may be
         # opened again before the first attempt notices.
         self._opening: dict[int, object] = {}
@@ -117,7 +117,7 @@ class Consuming:
         consumer.takes_any_schema = takes_any(opening)
         self._consumers[attached.id] = attached
         if isinstance(subscription, Subscription):
-            self._sought.pop(subscription, None)
+            self._topics_of_seeks.pop(subscription, None)
         attached.permitted_by(self._link)
         attached.raise_epoch(opening)
         self._succeed(opening.request_id)
@@ -160,7 +160,7 @@ class Consuming:
 
     def _release(self, subscription: Subscription) -> None:
         """Removes a reader's subscription that a seek has kept for it."""
-        topic = self._sought.pop(subscription, None)
+        topic = self._topics_of_seeks.pop(subscription, None)
         if topic is not None:
             _drop(topic, subscription)
 
@@ -203,7 +203,7 @@ class Consuming:
         for attached in self._consumers.values():
             attached.detach()
         self._consumers.clear()
-        for subscription in tuple(self._sought):
+        for subscription in tuple(self._topics_of_seeks):
             self._release(subscription)
 
     def look_for_ends(self) -> None:
@@ -290,7 +290,7 @@ class Consuming:
             return
         topic, subscription = attached.stored
         if not subscription.is_durable:
-            self._sought[subscription] = topic
+            self._topics_of_seeks[subscription] = topic
         await run_to_completion(self._move(topic, subscription, start))
         if attached.delivering is not None:
             await asyncio.wait((attached.delivering,))
@@ -300,7 +300,7 @@ class Consuming:
         try:
             await seek_subscription(topic, subscription.name, start)
         finally:
-            if subscription not in self._sought:
+            if subscription not in self._topics_of_seeks:
                 # Its reader was closed, or its connection lost, while the move kept it.
                 _drop(topic, subscription)
 

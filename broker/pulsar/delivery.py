@@ -225,7 +225,7 @@ class AttachedConsumer:
         As in Pulsar, acknowledged messages cost no permits: Java's client does not return them.
         Other clients do, and would get more and more permits: they cost some there.
         """
-        left = self.acks.left(delivery.position)
+        left = self.acks.remaining(delivery.position)
         if left is None or not entry.batch_size:
             return entry.live
         live = left & ((1 << entry.batch_size) - 1 if entry.live is None else entry.live)

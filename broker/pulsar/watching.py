@@ -67,7 +67,7 @@ class TopicListWatcher:
 
     def __init__(self, link: Link, lists: TopicLists, requested: CommandWatchTopicList) -> None:
         """Raises InvalidRequest, Overloaded."""
-        self._link, self._asked = link, requested
+        self._link, self._request = link, requested
         self._changes: dict[str, bool] = {}
         self._changed = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
@@ -107,9 +107,9 @@ class TopicListWatcher:
     def _send_list(self) -> None:
         hash_ = self._list.hash
         answer = pulsar_pb2.CommandWatchTopicListSuccess(
-            request_id=self._asked.request_id,
-            watcher_id=self._asked.watcher_id,
-            topic=() if hash_ == self._asked.topics_hash else self._list.names,
+            request_id=self._request.request_id,
+            watcher_id=self._request.watcher_id,
+            topic=() if hash_ == self._request.topics_hash else self._list.names,
             topics_hash=hash_,
         )
         type_ = pulsar_pb2.WATCH_TOPIC_LIST_SUCCESS
@@ -127,7 +127,7 @@ class TopicListWatcher:
 
     def _update(self, hash_: str, new: Sequence[str] = (), deleted: Sequence[str] = ()) -> None:
         update = pulsar_pb2.CommandWatchTopicUpdate(
-            watcher_id=self._asked.watcher_id,
+            watcher_id=self._request.watcher_id,
             new_topics=new,
             deleted_topics=deleted,
             topics_hash=hash_,

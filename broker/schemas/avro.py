@@ -110,7 +110,7 @@ def _parse(data: str | bytes, type_: str) -> tuple[Node, Any]:
 class _Parser:
     def __init__(self, type_: str) -> None:
         self._type = type_
-        self._named: dict[str, Node] = {}
+        self._types: dict[str, Node] = {}
 
     def _invalid(self, why: str) -> InvalidSchema:
         return InvalidSchema(self._type, why)
@@ -132,7 +132,7 @@ class _Parser:
             return Node(name), name
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         # Java also looks for a name without a namespace.
-        type_ = self._named.get(full) or self._named.get(name)
+        type_ = self._types.get(full) or self._types.get(name)
         if type_ is None:
             raise self._invalid(f"the name {_shown(name)} is not defined before its use.")
         return type_, {"ref": type_.name}
@@ -173,10 +173,10 @@ class _Parser:
         self, kind: str, value: dict[str, Any], extra: Any, namespace: str, depth: int
     ) -> tuple[Node, Any]:
         full, space = self._full_name(value, namespace)
-        if full in self._named:
+        if full in self._types:
             raise self._invalid(f"{_shown(full)} is defined twice.")
         node = Node("record" if kind == "error" else kind, full, self._aliases(value, space))
-        self._named[full] = node
+        self._types[full] = node
         form = {"type": kind, "name": full, **extra}
         if kind == "enum":
             node.symbols = self._symbols(value)
@@ -226,11 +226,11 @@ class _Parser:
             raise self._invalid(f"{_shown(default)} is not a symbol of its enum.")
         return tuple(symbols)
 
-    def _fields(self, node: Node, given: Any, space: str, depth: int) -> list[Any]:
-        if not isinstance(given, list):
+    def _fields(self, node: Node, fields: Any, space: str, depth: int) -> list[Any]:
+        if not isinstance(fields, list):
             raise self._invalid(f"the record {_shown(node.name)} has no fields.")
         forms = list[Any]()
-        for each in given:
+        for each in fields:
             if not isinstance(each, dict) or not isinstance(name := each.get("name"), str):
                 raise self._invalid(f"{_shown(each)} is not a field.")
             self._check_name(name)
@@ -246,10 +246,10 @@ class _Parser:
         return forms
 
 
-def _field_form(given: Mapping[str, Any], name: str, type_: Any) -> dict[str, Any]:
-    form = {key: each for key, each in given.items() if key not in _FIELD_RESERVED}
-    form |= {"name": name, "type": type_, "order": str(given.get("order", "ascending")).lower()}
-    return form | ({"default": given["default"]} if "default" in given else {})
+def _field_form(schema: Mapping[str, Any], name: str, type_: Any) -> dict[str, Any]:
+    form = {key: each for key, each in schema.items() if key not in _FIELD_RESERVED}
+    form |= {"name": name, "type": type_, "order": str(schema.get("order", "ascending")).lower()}
+    return form | ({"default": schema["default"]} if "default" in schema else {})
 
 
 def _texts(value: Any) -> list[str]:

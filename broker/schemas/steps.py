@@ -1,4 +1,4 @@
-"""The steps that one request may take to compare definitions, which clients provide.
+"""Limits the steps of one request's comparisons, because clients provide the definitions.
 
 >>> steps = Steps()
 >>> steps.take(depth=3, count=STEPS_MAX)
@@ -19,13 +19,13 @@ DEPTH_MAX = 150
 class Steps:
     """Counts the steps of all comparisons of one request."""
 
-    __slots__ = ("taken",)
+    __slots__ = ("count",)
 
     def __init__(self) -> None:
-        self.taken = 0
+        self.count = 0
 
     def take(self, depth: int, count: int = 1) -> None:
         """Raises InvalidSchema after STEPS_MAX steps, or deeper than DEPTH_MAX."""
-        self.taken += count
-        if self.taken > STEPS_MAX or depth > DEPTH_MAX:
+        self.count += count
+        if self.count > STEPS_MAX or depth > DEPTH_MAX:
             raise InvalidSchema("AVRO", "it is too complex to be compared with earlier versions.")

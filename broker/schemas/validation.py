@@ -128,12 +128,12 @@ def root_message(definition: SchemaDefinition) -> str:
     raise invalid
 
 
-def _has(message: DescriptorProto, prefix: str, wanted: str) -> bool:
+def _has(message: DescriptorProto, prefix: str, field_name: str) -> bool:
     """Returns whether a message, or one nested in it, has that full name."""
     name = prefix + message.name
-    if name == wanted:
+    if name == field_name:
         return True
     inside = f"{name}."
-    return str(wanted).startswith(inside) and any(
-        _has(each, inside, wanted) for each in message.nested_type
+    return str(field_name).startswith(inside) and any(
+        _has(each, inside, field_name) for each in message.nested_type
     )

@@ -1,5 +1,5 @@
-"""Decides who may do what: maps credentials to a role, and a role to its permissions. No other
-module does.
+"""Authorizes requests: maps credentials to a role, and a role to its permissions. No other module
+authorizes.
 
 As in Pulsar: a superuser may do everything, an admin of a tenant everything in it, and any other
 role what it was granted (broker/topics/permissions.py). A proxy role acts for the roles of its

@@ -64,10 +64,10 @@ class Key:
     value: Any
 
 
-def read_key(place: str) -> bytes:
+def read_key(source: str) -> bytes:
     """Reads a key from a path, a `file` URL or a `data` URL. Raises InvalidRequest, OSError."""
-    if place.startswith("data:"):
-        head, comma, text = place.removeprefix("data:").partition(",")
+    if source.startswith("data:"):
+        head, comma, text = source.removeprefix("data:").partition(",")
         try:
             if not comma:
                 raise ValueError("no comma")
@@ -76,7 +76,7 @@ def read_key(place: str) -> bytes:
         except ValueError as error:
             raise InvalidRequest("This URL is not a key: use data:;base64,KEY.") from error
         return data
-    path = Path(urlsplit(place).path if place.startswith("file:") else place)
+    path = Path(urlsplit(source).path if source.startswith("file:") else source)
     if path.stat().st_size > KEY_BYTES_MAX:
         raise InvalidRequest(f"{path} has more than {KEY_BYTES_MAX} bytes: it is not a key.")
     return path.read_bytes()
@@ -240,21 +240,21 @@ class TokenVerifier:
         self._check_audience(claims.get(self._audience_claim))
         return claims
 
-    def _check_audience(self, found: Any) -> None:
+    def _check_audience(self, claim: Any) -> None:
         if self._audience is None:
             return
-        if self._audience not in ([found] if isinstance(found, str) else _listed(found)):
+        if self._audience not in ([claim] if isinstance(claim, str) else _list_of(claim)):
             raise AuthenticationFailed(
                 f"The token is for another audience: its claim {self._audience_claim!r} must "
                 f"contain {self._audience!r}."
             )
 
-    def _role(self, found: Any) -> str:
-        role = next(iter(_listed(found)), None) if isinstance(found, list) else found
+    def _role(self, claim: Any) -> str:
+        role = next(iter(_list_of(claim)), None) if isinstance(claim, list) else claim
         if not isinstance(role, str) or not 0 < len(role) <= ROLE_CHARACTERS_MAX:
             raise AuthenticationFailed(f"The token has no role in its claim {self._auth_claim!r}.")
         return role
 
 
-def _listed(found: Any) -> list[Any]:
-    return found if isinstance(found, list) else []
+def _list_of(claim: Any) -> list[Any]:
+    return claim if isinstance(claim, list) else []

@@ -86,7 +86,7 @@ def _reader(reader: KafkaReader) -> dict[str, Any]:
         "offset": reader.offset,
         "isolationLevel": "read_committed" if reader.read_committed else "read_uncommitted",
         "availablePermits": reader.permits,
-        "unsentBytes": reader.share.held,
+        "unsentBytes": reader.share.size_bytes,
         **reader.traffic.stats(),
         **reader.peer.stats(),
     }

@@ -89,7 +89,7 @@ def describe_consumer(consumer: Consumer) -> dict[str, Any]:
         "unackedMessages": consumer.state.unacked_messages,
         "blockedConsumerOnUnackedMsgs": consumer.state.is_blocked,
         "readCompacted": consumer.read_compacted,
-        "unsentBytes": consumer.share.held,
+        "unsentBytes": consumer.share.size_bytes,
         **_of_stream(consumer.traffic, consumer.peer),
     }
 
@@ -120,7 +120,7 @@ def describe_reader(reader: Reader) -> dict[str, Any]:
         "availablePermits": reader.permits,
         "unackedMessages": 0,
         "readCompacted": reader.read_compacted,
-        "unsentBytes": reader.share.held,
+        "unsentBytes": reader.share.size_bytes,
         **_of_stream(reader.traffic, reader.peer),
     }
     return {

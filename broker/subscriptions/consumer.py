@@ -97,7 +97,7 @@ class Consumer:
 
     def push(self, delivery: Delivery) -> None:
         self._deliveries.append(delivery)
-        self.share.hold(self.share.held + len(delivery.entry))
+        self.share.hold(self.share.size_bytes + len(delivery.entry))
         self._ready.set()
 
     def answer_ack(self, request_id: int) -> None:
@@ -138,7 +138,7 @@ class Consumer:
             else:
                 remaining.append(delivery)
         self._deliveries = remaining
-        self.share.hold(self.share.held - size_bytes)
+        self.share.hold(self.share.size_bytes - size_bytes)
         return withdrawn
 
     async def take(self) -> Output | None:
@@ -147,7 +147,7 @@ class Consumer:
         Everything returned before has been sent by then. Raises the error of end().
         """
         self.share.sent()
-        self.share.hold(self.share.held - self._given_bytes)
+        self.share.hold(self.share.size_bytes - self._given_bytes)
         self._given_bytes = 0
         while True:
             if self._is_ended:

@@ -55,8 +55,8 @@ class CursorWriter:
         self._snapshot, self._persist, self._on_error = snapshot, persist, on_error
         self._delay_ms = delay_ms
         # Counts of changes: made, and durable.
-        self._made = 0
-        self._durable = 0
+        self._change_count = 0
+        self._durable_count = 0
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._writing: asyncio.Task[None] | None = None
         self._clock = clock or WallClock()
@@ -68,12 +68,12 @@ class CursorWriter:
 
     @property
     def is_durable(self) -> bool:
-        return self._durable >= self._made
+        return self._durable_count >= self._change_count
 
     def changed(self, count: int = 1) -> None:
         """Notes that the cursor changed; it will be written soon."""
         if not self._is_stopped:
-            self._made += count
+            self._change_count += count
             self._schedule()
 
     def when_durable(self, answer: Callable[[], None]) -> None:
@@ -87,7 +87,7 @@ class CursorWriter:
         if self.is_durable:
             answer()
         else:
-            self._waiting.append((self._made, answer))
+            self._waiting.append((self._change_count, answer))
             self._schedule()
 
     async def flush(self) -> bool:
@@ -96,15 +96,15 @@ class CursorWriter:
 
         Does not wait for later changes of others: their write may fail.
         """
-        changes = self._made
+        changes = self._change_count
         self._cancel_timer()
-        while self._durable < changes and not self.is_durable:
+        while self._durable_count < changes and not self.is_durable:
             if self._writing is None:
                 self._writing = asyncio.create_task(self._write())
             await asyncio.wait((self._writing,))
-            if self._failure is not None and self._durable < changes:
+            if self._failure is not None and self._durable_count < changes:
                 raise self._failure
-        return self._durable >= changes
+        return self._durable_count >= changes
 
     async def stop(self) -> None:
         """Stops all writing; nothing is written after it returns."""
@@ -117,12 +117,12 @@ class CursorWriter:
     def _forget(self) -> None:
         self._cancel_timer()
         self._waiting.clear()
-        self._made = self._durable
+        self._change_count = self._durable_count
 
     def _schedule(self) -> None:
         if self._writing is not None or self._is_paused:
             return
-        if self._waiting or self._made - self._durable >= CHANGES_MAX:
+        if self._waiting or self._change_count - self._durable_count >= CHANGES_MAX:
             self._cancel_timer()
             self._writing = asyncio.create_task(self._write())
         elif not self.is_durable:
@@ -163,8 +163,8 @@ class CursorWriter:
             self._on_error(self._failure)
 
     async def _write_once(self) -> None:
-        changes = self._made
+        changes = self._change_count
         await self._persist(self._snapshot())
-        self._durable = max(self._durable, changes)
-        while self._waiting and self._waiting[0][0] <= self._durable:
+        self._durable_count = max(self._durable_count, changes)
+        while self._waiting and self._waiting[0][0] <= self._durable_count:
             self._waiting.popleft()[1]()

@@ -102,11 +102,11 @@ class DelayedEntries:
         self._places.forget(self._resume)
         self._keep([])
 
-    def _keep(self, left: list[int]) -> None:
-        released = len(self._heap) - len(left)
+    def _keep(self, remaining: list[int]) -> None:
+        released = len(self._heap) - len(remaining)
         if released:
-            heapify(left)
-            self._heap = left
+            heapify(remaining)
+            self._heap = remaining
             self._places.give(released)
 
     def _resume(self) -> None:

@@ -178,8 +178,8 @@ class Pump:
         decision = self._dispatcher.assign(self._candidates(entries))
         for at, state, redeliveries in decision.assignments:
             self._push(state, entries[at], redeliveries)
-        if decision.taken < len(entries):
-            reading.stop_before(result.entries, entries[decision.taken].header.position)
+        if decision.candidate_count < len(entries):
+            reading.stop_before(result.entries, entries[decision.candidate_count].header.position)
         else:
             reading.finish(result, view.horizon)
         reading.route.delivered(view, len(result.entries), reading.position)
@@ -281,7 +281,7 @@ class Pump:
         dispatcher = self._dispatcher
         messages, room_bytes = budget_of(dispatcher.consumers) if replay else dispatcher.budget()
         estimate = int(messages * self._bytes_per_message) + 1
-        return max(1, min(self._share.held, room_bytes, estimate))
+        return max(1, min(self._share.size_bytes, room_bytes, estimate))
 
     def _candidates(
         self, entries: Sequence[StoredEntry], *, may_wait: bool = True

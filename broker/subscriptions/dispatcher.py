@@ -24,7 +24,7 @@ the same way, so that a consumer that does not read uses a bounded amount of mem
   False
   >>> decision = dispatcher.assign(
   ...     [Candidate(Position(1, n), messages=3, size_bytes=10) for n in range(4)])
-  >>> decision.taken, consumer.permits
+  >>> decision.candidate_count, consumer.permits
   (2, -1)
 """
 
@@ -139,10 +139,13 @@ class Assignment(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The assignments of one call. Candidates after the first `taken` must be read again."""
+    """The assignments of one call.
+
+    Candidates after the first `candidate_count` must be read again.
+    """
 
     assignments: list[Assignment]
-    taken: int
+    candidate_count: int
 
 
 class Budget(NamedTuple):

@@ -42,7 +42,7 @@ class FaultyConsumer(Consumer):
             return await super().take()
         if met.error is not None:
             self.end(met.error)
-        return output._replace(deliveries=output.deliveries[: met.kept])
+        return output._replace(deliveries=output.deliveries[: met.served_count])
 
 
 def consumer_kind(faults: Faults | None, topic: str, subscription: str) -> ConsumerKind:

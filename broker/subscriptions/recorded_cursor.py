@@ -42,7 +42,7 @@ class RecordedCursor:
         self._target: Cursor | None = None
         self._through: Position | None = None
         # The mark-delete after the last change, and when it last advanced; 0: not since the load.
-        self._seen, self.advanced_ms = cursor.mark_delete, 0
+        self._last_mark_delete, self.advanced_ms = cursor.mark_delete, 0
         self._clock = clock or WallClock()
         self._persist = persist
         self._writer: CursorWriter | None = None
@@ -69,8 +69,8 @@ class RecordedCursor:
 
     def changed(self, count: int = 1) -> None:
         """Schedules a write."""
-        before, self._seen = self._seen, self._cursor.mark_delete
-        if self._seen > before:
+        before, self._last_mark_delete = self._last_mark_delete, self._cursor.mark_delete
+        if self._last_mark_delete > before:
             self.advanced_ms = self._clock.now_ms()
         if self._writer is not None:
             self._writer.changed(count)

@@ -51,22 +51,22 @@ class Route:
     def __init__(self, emulation: Emulation, *, read_compacted: bool, is_raw: bool = False) -> None:
         self._read_compacted = read_compacted
         self._keeps = read_compacted and emulation.lagging_readers_get_tombstones
-        self._kept: View | None = None
+        self._fixed_view: View | None = None
         if is_raw and self._keeps:
             self._keep(RAW)
 
     @property
     def is_raw(self) -> bool:
         """Returns whether its reader has permanently passed the horizon."""
-        return self._kept is RAW
+        return self._fixed_view is RAW
 
     def view(self, position: Position, log: TopicLog) -> View:
         """Returns the view for a read at `position`."""
         if not self._read_compacted:
             return RAW
-        if self._kept is None or (self.is_raw and log.positions.is_deleted(position)):
+        if self._fixed_view is None or (self.is_raw and log.positions.is_deleted(position)):
             return log.views.current
-        return self._kept
+        return self._fixed_view
 
     async def read(self, position: Position, log: TopicLog, *, bytes_max: int) -> Routed:
         """Reads from the view that is current when the read ends. Raises what the log raises."""
@@ -86,7 +86,7 @@ class Route:
 
     def delivered(self, view: View, count: int, position: Position) -> None:
         """Records a delivery of `count` entries of `view`; reading continues at `position`."""
-        if self._keeps and (count or self._kept is not None):
+        if self._keeps and (count or self._fixed_view is not None):
             is_beyond = view.horizon is None or position > view.horizon
             self._keep(RAW if is_beyond else view)
 
@@ -95,19 +95,19 @@ class Route:
 
         `position`: its reader's position.
         """
-        if self._kept is None or horizon is None:
+        if self._fixed_view is None or horizon is None:
             return None
-        kept_horizon = self._kept.horizon
+        kept_horizon = self._fixed_view.horizon
         first = position if kept_horizon is None else max(position, kept_horizon.next)
         return first if first <= horizon else None
 
     def close(self) -> None:
         """Releases the kept view, when its reader ends or restarts."""
-        if self._kept is not None:
-            self._kept.unpin()
-            self._kept = None
+        if self._fixed_view is not None:
+            self._fixed_view.unpin()
+            self._fixed_view = None
 
     def _keep(self, view: View) -> None:
         view.pin()
         self.close()
-        self._kept = view
+        self._fixed_view = view

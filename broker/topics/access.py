@@ -143,11 +143,11 @@ class ProducerAccess:
 
     def __init__(
         self,
-        kept: StoredEpoch | MemoryEpoch,
+        stored_epoch: StoredEpoch | MemoryEpoch,
         has_producers: Callable[[], bool],
         end_producers: Callable[[LedgerfoldError], None],
     ) -> None:
-        self._kept, self._has_producers = kept, has_producers
+        self._stored_epoch, self._has_producers = stored_epoch, has_producers
         self._end_producers = end_producers
         self._holder: Claim | None = None
         self._waiting: deque[Claim] = deque()
@@ -155,7 +155,7 @@ class ProducerAccess:
     @property
     def epoch(self) -> int | None:
         """The topic's epoch; None if no producer ever had exclusive access."""
-        return self._kept.epoch
+        return self._stored_epoch.epoch
 
     @property
     def waiting(self) -> int:
@@ -178,22 +178,24 @@ class ProducerAccess:
             self.check(claim)
         elif claim.mode is AccessMode.EXCLUSIVE and (is_taken or self._waiting):
             raise ProducerFenced(
-                self._kept.name, "other producers are connected, or wait for access."
+                self._stored_epoch.name, "other producers are connected, or wait for access."
             )
         self._check_epoch(claim)
         if claim.mode is AccessMode.EXCLUSIVE_WITH_FENCING:
             self._fence_out()
         self._holder = claim
-        await self._kept.begin(claim.epoch)
+        await self._stored_epoch.begin(claim.epoch)
 
     def check(self, claim: Claim) -> None:
         """Checks that the producer still has access. Raises ProducerBusy, ProducerFenced."""
         if claim.mode is not AccessMode.SHARED:
             if self._holder is not claim:
-                raise ProducerFenced(self._kept.name, "another producer took exclusive access.")
+                raise ProducerFenced(
+                    self._stored_epoch.name, "another producer took exclusive access."
+                )
         elif self._holder is not None or self._waiting:
             why = "a producer has, or waits for, exclusive access. Close that one first."
-            raise ProducerBusy(self._kept.name, "", why)
+            raise ProducerBusy(self._stored_epoch.name, "", why)
 
     def release(self, claim: Claim) -> None:
         """Ends the access of a producer, or its wait: the next producer in line has its turn."""
@@ -208,17 +210,17 @@ class ProducerAccess:
 
     def close(self) -> None:
         """Ends all waits: the topic is unloaded."""
-        self._give_up(Moved(f"{self._kept.name} was unloaded; connect again."))
+        self._give_up(Moved(f"{self._stored_epoch.name} was unloaded; connect again."))
 
     # Internals
 
     def _check_epoch(self, claim: Claim) -> None:
         if claim.epoch is not None and self.epoch is not None and claim.epoch < self.epoch:
             why = f"it has epoch {self.epoch}; this producer had epoch {claim.epoch}."
-            raise ProducerFenced(self._kept.name, why)
+            raise ProducerFenced(self._stored_epoch.name, why)
 
     def _fence_out(self) -> None:
-        error = ProducerFenced(self._kept.name, "another one took exclusive access.")
+        error = ProducerFenced(self._stored_epoch.name, "another one took exclusive access.")
         self._give_up(error)
         # This precedes the end of the others, so that none of them gets access.
         self._holder = None

@@ -105,7 +105,7 @@ class Deduplication:
         await self._stored.change(edit, applied)
         return records[0]
 
-    def left(self, producer: ProducerRecord, now_ms: int) -> None:
+    def disconnected(self, producer: ProducerRecord, now_ms: int) -> None:
         """Records that a producer is no longer connected: its inactive time begins."""
         self._last_active_ms[producer.name] = now_ms
 

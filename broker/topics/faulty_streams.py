@@ -50,7 +50,7 @@ class FaultyProducer(Producer):
         # The marks of receipts, in their order; then the receipts that were taken from the queue
         # and not yet returned.
         self._marked: deque[_Marked] = deque()
-        self._held: deque[Receipt] = deque()
+        self._delayed: deque[Receipt] = deque()
         # A receipt ahead disconnects it: what arrives is dropped.
         self._is_cut = False
         # Set when it ends: it does not wait for a delay then.
@@ -109,18 +109,18 @@ class FaultyProducer(Producer):
 
     async def receipts(self) -> list[Receipt]:
         while True:
-            if not self._held:
+            if not self._delayed:
                 taken = await super().receipts()
                 if not (taken and self._marked):
                     return taken
-                self._held.extend(taken)
+                self._delayed.extend(taken)
             if ready := self._take_unmarked():
                 return ready
             receipt, effect, since_s = self._marked[0]
             await self._faults.delay(effect.delays, since_s=since_s, interrupted=self._ending)
             self.check()
             self._marked.popleft()
-            self._held.popleft()
+            self._delayed.popleft()
             if effect.cut is not None:
                 self.end(effect.cut)
                 raise effect.cut
@@ -129,8 +129,8 @@ class FaultyProducer(Producer):
 
     def _take_unmarked(self) -> list[Receipt]:
         taken = list[Receipt]()
-        while self._held and not (self._marked and self._held[0] is self._marked[0].receipt):
-            taken.append(self._held.popleft())
+        while self._delayed and not (self._marked and self._delayed[0] is self._marked[0].receipt):
+            taken.append(self._delayed.popleft())
         return taken
 
 
@@ -173,7 +173,7 @@ class FaultyReader(Reader):
             await self._faults.delay(met.delays, interrupted=self._ending)
             if met.error is not None:
                 self.end(met.error)
-                served_entries = step.entries[: met.kept]
+                served_entries = step.entries[: met.served_count]
                 return [*steps[:number], *([Entries(served_entries)] if served_entries else [])]
         return steps
 

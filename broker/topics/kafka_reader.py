@@ -50,8 +50,8 @@ class KafkaReader(StreamReader[StoredBatch]):
         self._partition, self._log, self._readers = partition, partition.log, readers
         self._resolve_start = resolve_start
         # The offsets after the returned batches, and after the read-ahead.
-        self.offset = self._ahead = 0
-        self._place: Place | None = None
+        self.offset = self._read_ahead_offset = 0
+        self._location: Place | None = None
 
     def detach(self) -> None:
         super().detach()
@@ -60,14 +60,14 @@ class KafkaReader(StreamReader[StoredBatch]):
 
     def _drop_ahead(self) -> None:
         if self._buffered:
-            self._ahead, self._place = self.offset, None
+            self._read_ahead_offset, self._location = self.offset, None
         super()._drop_ahead()
 
     async def move(self, start: StartPosition) -> None:
         """Moves to a start position. Raises OffsetOutOfRange."""
         offset = await self._resolve_start(start, self.read_committed)
-        self.first_offset = self.offset = self._ahead = offset
-        self._place = None
+        self.first_offset = self.offset = self._read_ahead_offset = offset
+        self._location = None
 
     async def _next_steps(self) -> list[Step]:
         # Checks made before the read are answered by its result.
@@ -89,21 +89,23 @@ class KafkaReader(StreamReader[StoredBatch]):
         """Reads until there is a batch to return, or no more."""
         partition, log = self._partition, self._log
         while not self._buffered:
-            partition.check_in_range(self._ahead)
+            partition.check_in_range(self._read_ahead_offset)
             end = partition.visible_end(self.read_committed)
-            aborted_in = log.segments.since(self._ahead) if self.read_committed else None
-            bytes_max = max(self.share.held, READ_LEAST)
-            read = await log.reads.read(
-                self._ahead, end=end, bytes_max=bytes_max, place=self._place
+            aborted_in = (
+                log.segments.since(self._read_ahead_offset) if self.read_committed else None
             )
-            self._place = read.place
+            bytes_max = max(self.share.size_bytes, READ_LEAST)
+            read = await log.reads.read(
+                self._read_ahead_offset, end=end, bytes_max=bytes_max, location=self._location
+            )
+            self._location = read.location
             if not read.batches:
                 break
-            self._ahead = read.next_offset
+            self._read_ahead_offset = read.next_offset
             self._buffered.extend(partition.visible(read.batches, aborted_in))
             self._ahead_bytes = bytes_max
             if not self._buffered:
-                self.offset = self._ahead
+                self.offset = self._read_ahead_offset
 
     def _next_chunk(self) -> list[StoredBatch]:
         """Returns read-ahead batches as the permits allow, at least one. A check counts as a

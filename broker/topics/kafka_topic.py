@@ -318,10 +318,12 @@ class KafkaTopic(LoadedTopic):
     async def _batches(self, offset: int, end: int) -> AsyncIterator[StoredBatch]:
         place = None
         while True:
-            read = await self.log.reads.read(offset, end=end, bytes_max=_SEARCH_BYTES, place=place)
+            read = await self.log.reads.read(
+                offset, end=end, bytes_max=_SEARCH_BYTES, location=place
+            )
             if not read.batches:
                 return
-            offset, place = read.next_offset, read.place
+            offset, place = read.next_offset, read.location
             for batch in read.batches:
                 yield batch
 

@@ -43,7 +43,7 @@ class Permissions:
 
     def __init__(self, metadata: MetadataStore, turn: asyncio.Lock, in_thread: InThread) -> None:
         self._metadata, self._turn, self._in_thread = metadata, turn, in_thread
-        self._kept: dict[str, tuple[bytes, _Granted]] = {}
+        self._cache: dict[str, tuple[bytes, _Granted]] = {}
         # Called with a namespace of which grants were removed.
         self.on_removed: set[Callable[[str], Awaitable[None]]] = set()
 
@@ -66,13 +66,13 @@ class Permissions:
         stored = self._metadata.namespace_as_stored(namespace)
         if stored is None:
             return {}
-        kept = self._kept.get(namespace)
+        kept = self._cache.get(namespace)
         if kept is None or kept[0] != stored:
             record = decode(NamespaceRecord, key("namespace", namespace), stored)
             granted = {(each.topic, each.role): frozenset(each.actions) for each in record.grants}
-            if len(self._kept) >= _KEPT_MAX:
-                self._kept.clear()
-            kept = self._kept[namespace] = stored, granted
+            if len(self._cache) >= _KEPT_MAX:
+                self._cache.clear()
+            kept = self._cache[namespace] = stored, granted
         return kept[1]
 
     def all_in(self, namespace: str) -> Sequence[Grant]:
@@ -116,13 +116,13 @@ class Permissions:
         def edit(batch: MetadataBatch) -> None:
             record = self._metadata.namespace(namespace)
             if record is not None:
-                _put(batch, record, self._others(record, topic, role))
+                _put(batch, record, self._other_grants(record, topic, role))
 
         async with self._turn:
             await self._in_thread(lambda: self._metadata.change(edit))
         await self.removed(namespace)
 
-    def _others(self, record: NamespaceRecord, topic: str, role: str) -> list[Grant]:
+    def _other_grants(self, record: NamespaceRecord, topic: str, role: str) -> list[Grant]:
         """Returns the grants except those of a role for a topic and its partitions."""
         partitioned = self._metadata.partitioned_topic(topic) if topic else None
         count = 0 if partitioned is None else partitioned.partitions

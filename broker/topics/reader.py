@@ -132,7 +132,7 @@ class Reader(StreamReader[StoredEntry]):
             view = self._route.view(self._position, self.log)
             if view.horizon is None or self._position > view.horizon:
                 self._position = max(self._position, self._raw_from)
-            bytes_max = max(self.share.held, READ_LEAST)
+            bytes_max = max(self.share.size_bytes, READ_LEAST)
             result, self._buffer_view = await self._route.read(
                 self._position, self.log, bytes_max=bytes_max
             )
@@ -163,7 +163,7 @@ class Reader(StreamReader[StoredEntry]):
 
     async def _wait_for_more(self) -> None:
         waits = {
-            asyncio.ensure_future(self._asked.wait()),
+            asyncio.ensure_future(self._requested.wait()),
             asyncio.ensure_future(self.log.reads.wait_beyond(self._position)),
         }
         try:

@@ -238,7 +238,7 @@ class _Adding:
         now_ms: int,
     ) -> None:
         self._metadata, self._definition, self._policies = metadata, definition, policies
-        self._given, self._topic, self._now_ms = topic, owner_of(topic), now_ms
+        self._name, self._topic, self._now_ms = topic, owner_of(topic), now_ms
 
     def put(self, exists: Callable[[], bool] | None) -> int:
         """Returns the number of the version. Raises the reason for a refusal.
@@ -270,10 +270,10 @@ class _Adding:
         def edit(batch: MetadataBatch) -> None:
             # A deletion of the topic either precedes this, or deletes this version, too.
             if exists is not None and not exists():
-                raise Moved(f"{self._given} was deleted; try again.")
+                raise Moved(f"{self._name} was deleted; try again.")
             # A reset or a restore may have happened since the comparison; neither waits for it.
             if self._metadata.schemas(self._topic) != stored:
-                raise Moved(f"The schemas of {self._given} were changed meanwhile; try again.")
+                raise Moved(f"The schemas of {self._name} were changed meanwhile; try again.")
             batch.put(record)
 
         self._metadata.need_feature(SCHEMAS)

@@ -118,6 +118,6 @@ async def _entry_at(topic: Topic, at: Position) -> StoredEntry:
     return entries[0]
 
 
-def _check_positive(what: str, number: int) -> None:
+def _check_positive(subject: str, number: int) -> None:
     if number < 1:
-        raise InvalidRequest(f"The {what} must be 1 or more, not {number}.")
+        raise InvalidRequest(f"The {subject} must be 1 or more, not {number}.")

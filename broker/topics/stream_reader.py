@@ -78,7 +78,7 @@ class StreamReader(ABC, Generic[Read]):
         # The parts of `share` for entries read ahead and for entries being sent.
         self._ahead_bytes = self._given_bytes = 0
         self.share = topic.outgoing.share(self._shed)
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
         self._is_finished = False
         self._error: LedgerfoldError | None = None
 
@@ -87,7 +87,7 @@ class StreamReader(ABC, Generic[Read]):
     def add_permits(self, messages: int) -> None:
         self.permits += messages
         self.traffic.last_flow_ms = self._topic.clock.now_ms()
-        self._asked.set()
+        self._requested.set()
 
     def check(self, check_id: int) -> None:
         """Asks whether more entries exist; take() returns the answer."""
@@ -95,28 +95,28 @@ class StreamReader(ABC, Generic[Read]):
             self.end(Overloaded(f"{CHECKS_MAX} checks for more entries are unanswered."))
             return
         self._checks.append(check_id)
-        self._asked.set()
+        self._requested.set()
 
     def seek(self, start: StartPosition, seek_id: int) -> None:
         """Requests a seek; take() reports it when done. A new seek replaces a pending one."""
         self._seek = start, seek_id
-        self._asked.set()
+        self._requested.set()
 
     def finish(self) -> None:
         """Notes that the client has finished sending: it is leaving."""
         self._is_finished = True
-        self._asked.set()
+        self._requested.set()
 
     # Ending
 
     def end(self, error: LedgerfoldError) -> None:
         """Makes the stream end with `error`."""
         self._error = self._error or error
-        self._asked.set()
+        self._requested.set()
 
     def wake(self) -> None:
         """Makes take() check again: the topic may have ended."""
-        self._asked.set()
+        self._requested.set()
 
     def detach(self) -> None:
         """Disconnects the reader and releases what is held for it."""
@@ -140,7 +140,7 @@ class StreamReader(ABC, Generic[Read]):
             if error is not None:
                 raise error
             # Data that become readable from here on may wake it, even while it reads.
-            self._asked.clear()
+            self._requested.clear()
             if self._seek is not None:
                 return [await self._do_seek(*self._seek)]
             if self.permits > 0 or self._checks:
@@ -153,13 +153,13 @@ class StreamReader(ABC, Generic[Read]):
                 self.share.hold(0)
                 await self._wait_for_more()
             else:
-                await self._asked.wait()
+                await self._requested.wait()
         return None
 
     async def _has_room(self) -> bool:
         """Reserves room for the next read; returns False if there is something else to do first."""
         self._ahead_bytes = 0
-        return await self.share.reserve_or(READ_BYTES_MAX, self._asked)
+        return await self.share.reserve_or(READ_BYTES_MAX, self._requested)
 
     def _shed(self) -> None:
         """Drops what was read ahead, because others need the room; it is read again when needed."""
@@ -186,7 +186,7 @@ class StreamReader(ABC, Generic[Read]):
 
     async def _wait_for_more(self) -> None:
         """Returns when there may be more, or a request has arrived."""
-        await self._asked.wait()
+        await self._requested.wait()
 
     def _count(self, messages: int, entries: int, size_bytes: int) -> None:
         """Counts entries that are sent next."""

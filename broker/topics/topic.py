@@ -175,7 +175,7 @@ class Topic(LoadedTopic):
     def _detach_producer(self, producer: Producer) -> None:
         if self.producers.get(producer.name) is producer:
             del self.producers[producer.name]
-            self.deduplication.left(producer.record, self.clock.now_ms())
+            self.deduplication.disconnected(producer.record, self.clock.now_ms())
             self.access.release(producer.claim)
 
     def _disconnect_producers(self, error: LedgerfoldError) -> None:

@@ -9,13 +9,13 @@ from ledgerfold.storage.errors import StorageError
 
 
 async def unload_each(
-    names: Iterable[str], unload: Callable[[str], Awaitable[StorageError | None]], at_once: int
+    names: Iterable[str], unload: Callable[[str], Awaitable[StorageError | None]], concurrency: int
 ) -> list[StorageError]:
     """Unloads topics, and returns why some were not written completely.
 
     Raises the first internal error, when all others are unloaded.
     """
-    places = asyncio.Semaphore(at_once)
+    places = asyncio.Semaphore(concurrency)
 
     async def unloaded(name: str) -> StorageError | None:
         async with places:

@@ -71,7 +71,7 @@ def settings_of(
     """
     of_broker = {name: text for name, text in trial.config.items() if name in BROKER_SETTINGS}
     tried = {name: text for name, text in trial.config.items() if name not in BROKER_SETTINGS}
-    broker_config = BrokerConfig.of({**broker.given, **of_broker})
+    broker_config = BrokerConfig.of({**broker.texts, **of_broker})
     merged = {**own, **tried}
     if "segment.bytes" in tried and "internal.segment.bytes" not in tried:
         # The topic's internal.segment.bytes would take precedence.

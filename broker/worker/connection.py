@@ -129,7 +129,7 @@ class WorkerConnection:
         except grpc.aio.AioRpcError as error:
             raise _mapped(error, "what-if") from None
         except asyncio.CancelledError:
-            raise _lost() from None
+            raise _lost_error() from None
         found: TopicWhatIf = response.found
         return found
 
@@ -148,12 +148,12 @@ class WorkerConnection:
             # NOTE: its port listens before Spark is up, and a remote worker may start later.
             await self._stub.CheckStrategy(request, metadata=self._metadata, wait_for_ready=True)
         except grpc.aio.AioRpcError as error:
-            named = _named(error)
+            named = _named_error(error)
             if isinstance(named, InvalidRequest):
                 raise named from None
             raise CompactorUnavailable(named.message) from error
         except asyncio.CancelledError:
-            raise _lost() from None
+            raise _lost_error() from None
 
     async def describe_decisions(
         self, request: DescribeDecisionsRequest
@@ -162,9 +162,9 @@ class WorkerConnection:
         try:
             answer = await self._stub.DescribeDecisions(request, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
-            raise CompactorUnavailable(_named(error).message) from error
+            raise CompactorUnavailable(_named_error(error).message) from error
         except asyncio.CancelledError:
-            raise _lost() from None
+            raise _lost_error() from None
         choices: DescribeDecisionsResponse = answer
         return choices
 
@@ -234,7 +234,7 @@ def _ignore_progress(progress: CompactionProgress) -> None:
     """Ignores the progress of a cleaning."""
 
 
-def _named(error: grpc.aio.AioRpcError) -> LedgerfoldError:
+def _named_error(error: grpc.aio.AioRpcError) -> LedgerfoldError:
     if error.code() == grpc.StatusCode.UNIMPLEMENTED:
         return CompactorUnavailable(
             f"The compactor does not have this call: its version is older than the broker's, "
@@ -244,7 +244,7 @@ def _named(error: grpc.aio.AioRpcError) -> LedgerfoldError:
 
 
 def _mapped(error: grpc.aio.AioRpcError, stage: str) -> LedgerfoldError:
-    named = _named(error)
+    named = _named_error(error)
     if isinstance(named, CompactionError | StorageError | InvalidRequest):
         return named
     if error.code() == grpc.StatusCode.CANCELLED:
@@ -261,7 +261,7 @@ def mark_vectors(request: RunRequest | AnalyzeRequest) -> None:
         request.ClearField("plan")
 
 
-def _lost() -> BaseException:
+def _lost_error() -> BaseException:
     """Returns the error of a call that was cancelled: its task's, or that of a closed channel."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():

@@ -160,7 +160,7 @@ class InlineRows:
     def filter(self, predicate: Callable[[Any], bool]) -> InlineRows:
         return self.mapPartitions(partial(filter, predicate))
 
-    def kept(self) -> InlineRows:
+    def persist(self) -> InlineRows:
         return replace(self, stage=InputRows(self.run(self.stage)))
 
     def unpersist(self) -> None:
@@ -242,7 +242,7 @@ class InlineEngine(Engine):
             self._is_isolated = False
 
     def keep(self, rows: InlineRows) -> InlineRows:
-        return rows.kept()
+        return rows.persist()
 
     def check_folder(self, folder: Path) -> None:
         """Checks nothing: tasks run where the folder was made."""

@@ -321,9 +321,9 @@ def size_bytes_of(segment: InputSegment) -> int:
     return segment.record.size_bytes
 
 
-def task_count(total: int, each: int, cores: int) -> int:
-    """Returns the number of tasks of size `each`, rounded up to a multiple of the cores."""
-    rounds = -(-total // (each * cores))
+def task_count(total: int, per_task: int, cores: int) -> int:
+    """Returns the number of tasks of size `per_task`, rounded up to a multiple of the cores."""
+    rounds = -(-total // (per_task * cores))
     return cores * max(rounds, 1)
 
 

@@ -28,7 +28,7 @@ from ledgerfold.strategies.loading import RAISED, Loaded, describe_error, load
 _WHY_CHARACTERS_MAX = 1000
 
 
-def tried(
+def run_trial(
     name: str,
     settings: dict[str, str],
     limits: Limits,
@@ -81,7 +81,7 @@ def main() -> None:
     answers = os.dup(1)
     os.dup2(2, 1)
     limits = Limits(requested["timeout_seconds"], requested["memory_bytes"])
-    result = tried(requested["name"], requested["settings"], limits, requested.get("messages"))
+    result = run_trial(requested["name"], requested["settings"], limits, requested.get("messages"))
     os.write(answers, json.dumps(result).encode() + b"\n")
     # The strategy may have started threads that do not end.
     os._exit(0)

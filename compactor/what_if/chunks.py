@@ -138,7 +138,7 @@ class Section(NamedTuple):
     strategy:
 
         >>> sizes = np.array([9, 9, 79])
-        >>> section = Section(np.array([100]), sums_of(sizes), each=1)
+        >>> section = Section(np.array([100]), sums_of(sizes), weight_per_row=1)
         >>> section.shares(np.array([0, 2]), np.array([0, 3]), np.array([0, 0])).tolist()
         [10, 80]
     """

@@ -14,7 +14,7 @@ at every horizon (tests/unit/compactor/test_replay.py compares run by run).
     >>> five, three, seven = Message(1, b"5"), Message(3, b"3"), Message(5, b"7")
     >>> [recorder.should_keep_left(*each) for each in ((None, five), (five, three), (five, seven))]
     [False, True, False]
-    >>> recorder.begun.tolist(), recorder.ended.tolist()
+    >>> recorder.starts.tolist(), recorder.ends.tolist()
     ([0], [2])
 
 Memory of a task: that of a run's task (compactor/job/merge_messages.py) and 16 bytes a message.

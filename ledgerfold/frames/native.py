@@ -92,21 +92,21 @@ class NativeRows(Rows):
         counts = np.array(self._counts)
         headers = self._headers
 
-        def each(values: list[int]) -> Integers:
+        def repeated(values: list[int]) -> Integers:
             return np.repeat(np.array(values, np.int64), counts)
 
         flags = np.frombuffer(b"".join(self._flags), np.uint8)
         indexes = np.frombuffer(b"".join(self._indexes), "<u4").astype(np.int64)
         times = np.frombuffer(b"".join(self._event_times), "<i8")
-        is_alone = each([header.is_plain for header in headers]).astype(np.bool_)
+        is_alone = repeated([header.is_plain for header in headers]).astype(np.bool_)
         keys = self._keys.array((flags & HAS_KEY) == 0)
         is_base64 = (flags & KEY_IS_BASE64) != 0
         columns = {
-            "ledger_id": pa.array(each([header.ledger_id for header in headers])),
-            "entry_id": pa.array(each([header.entry_id for header in headers])),
+            "ledger_id": pa.array(repeated([header.ledger_id for header in headers])),
+            "entry_id": pa.array(repeated([header.entry_id for header in headers])),
             "batch_index": pa.array(np.where(is_alone, -1, indexes).astype(np.int32)),
             "key": with_decoded(keys, is_base64) if is_base64.any() else keys,
-            "publish_time": pa.array(each([header.publish_time_ms for header in headers])).cast(
+            "publish_time": pa.array(repeated([header.publish_time_ms for header in headers])).cast(
                 TIME
             ),
             "event_time": pa.array(times, mask=times == 0).cast(TIME),

@@ -1,4 +1,4 @@
-"""Entries into record batches.
+"""Converts entries to Arrow record batches.
 
 Neighbouring entries of one codec become one batch: it ends at ROWS_MAX rows or BYTES_MAX, after a
 whole entry. Larger ones are sliced, without a copy.

@@ -229,9 +229,9 @@ class _Stream:
             isolation="read_committed" if part.read_committed else "read_uncommitted",
         )
         at = start_at(start, inclusive=True)
-        self._stream = io.call(self._made(connection, config, at))
+        self._stream = io.call(self._create_stream(connection, config, at))
 
-    async def _made(
+    async def _create_stream(
         self, connection: Connection, config: ReaderConfig, start: data_pb2.StartPosition
     ) -> ReadStream:
         return ReadStream(connection, config, start, self._inbox)

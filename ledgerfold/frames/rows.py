@@ -40,7 +40,7 @@ class Rows(ABC):
         """Returns the rows of the read. Raises as `add`."""
         columns = self.columns()
         columns["partition"] = pa.array(np.full(self.rows, self.partition, np.int32))
-        keep = self._kept(columns)
+        keep = self._filter(columns)
         selected = [
             columns[name] if name in columns else pa.nulls(self.rows, SCHEMA.field(name).type)
             for name in self.query.columns
@@ -48,13 +48,13 @@ class Rows(ABC):
         batch = pa.RecordBatch.from_arrays(selected, schema=schema_of(self.query.columns))
         return batch if keep is None else batch.filter(pa.array(keep))
 
-    def _kept(self, found: dict[str, pa.Array]) -> NDArray[np.bool_] | None:
+    def _filter(self, columns: dict[str, pa.Array]) -> NDArray[np.bool_] | None:
         keys, dead = self.query.keys, self.dead_rows()
         if keys is None and not len(dead):
             return None
         keep = np.ones(self.rows, np.bool_)
         keep[dead] = False
         if keys is not None:
-            is_one = pc.is_in(found["key"], value_set=pa.array(sorted(keys), pa.binary()))
+            is_one = pc.is_in(columns["key"], value_set=pa.array(sorted(keys), pa.binary()))
             keep &= is_one.to_numpy(zero_copy_only=False)
         return keep

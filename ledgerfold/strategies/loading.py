@@ -101,7 +101,7 @@ def load(name: str, settings: Mapping[str, str]) -> Loaded:
         raise InvalidStrategy(
             name, f"module {location.module} has no {location.attribute}"
         ) from error
-    strategy = _made(name, attribute, settings)
+    strategy = _create(name, attribute, settings)
     source = _source_hash(module)
     version = _own_version(name, attribute, strategy)
     return Loaded(strategy, version or _packaged_version(location) or f"source {source}", source)
@@ -124,13 +124,13 @@ def _import(place: Place) -> ModuleType:
         raise InvalidStrategy(place.name, what) from error
 
 
-def _made(name: str, found: Any, settings: Mapping[str, str]) -> Any:
-    if not _is_maker(name, found):
+def _create(name: str, target: Any, settings: Mapping[str, str]) -> Any:
+    if not _is_maker(name, target):
         if settings:
             raise InvalidStrategy(name, f"it has no settings, but {_list(settings)} is set")
-        return found
+        return target
     try:
-        return found(**settings)
+        return target(**settings)
     except RAISED as error:
         with_settings = f"settings {_list(settings)}" if settings else "no settings"
         raise InvalidStrategy(
@@ -138,33 +138,33 @@ def _made(name: str, found: Any, settings: Mapping[str, str]) -> Any:
         ) from error
 
 
-def _is_maker(name: str, found: Any) -> bool:
+def _is_maker(name: str, target: Any) -> bool:
     """Returns whether the object creates a strategy.
 
     Raises InvalidStrategy if it is callable, but not known to return a strategy.
     """
-    if isinstance(found, type):
-        if not callable(getattr(found, "should_keep_left", None)):
-            why = f"class {found.__qualname__} has no method should_keep_left"
+    if isinstance(target, type):
+        if not callable(getattr(target, "should_keep_left", None)):
+            why = f"class {target.__qualname__} has no method should_keep_left"
             raise InvalidStrategy(name, why)
         return True
-    if isinstance(found, FunctionType):
-        returned = found.__annotations__.get("return")
+    if isinstance(target, FunctionType):
+        returned = target.__annotations__.get("return")
         named = str(getattr(returned, "__name__", returned))
         if named.rpartition(".")[2] != "Strategy":
             raise InvalidStrategy(
                 name,
-                f"{found.__qualname__} is neither a class with should_keep_left nor a function "
+                f"{target.__qualname__} is neither a class with should_keep_left nor a function "
                 "annotated to return a Strategy",
             )
         return True
     return False
 
 
-def _own_version(name: str, found: Any, strategy: Any) -> str:
+def _own_version(name: str, target: Any, strategy: Any) -> str:
     """Returns the version that the code declares; empty if none."""
     try:
-        version = getattr(found, "version", None) or getattr(strategy, "version", None) or ""
+        version = getattr(target, "version", None) or getattr(strategy, "version", None) or ""
     except RAISED as error:
         raise InvalidStrategy(
             name, f"its `version` cannot be read ({describe_error(error)})"

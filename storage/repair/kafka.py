@@ -29,7 +29,7 @@ from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment, KafkaSegmentFigure
 
 def facts_of(check: LedgerCheck) -> LedgerFacts:
     lost_offsets = messages_after(check) if check.is_raw else 0
-    has_losses = check.is_raw and bool(check.lost())
+    has_losses = check.is_raw and bool(check.lost_ranges())
     ledger_id, is_cleaned = check.record.ledger_id, not check.is_raw
     return LedgerFacts(ledger_id, is_cleaned, check.span(), lost_offsets, has_losses)
 
@@ -99,13 +99,13 @@ def _last_end(log: KafkaLog, facts: Mapping[int, LedgerFacts]) -> int:
     return max(end, last.base_offset + lost_offsets)
 
 
-def _move_data(lost: KafkaSegment, previous: KafkaSegment) -> None:
+def _move_data(empty: KafkaSegment, previous: KafkaSegment) -> None:
     """Moves a lost segment's data to the previous one: a load drops an empty segment."""
-    before = (each for each in lost.figures.aborted if each.first_offset < lost.base_offset)
+    before = (each for each in empty.figures.aborted if each.first_offset < empty.base_offset)
     previous.figures.aborted.extend(before)
-    lost.ClearField("figures")
+    empty.ClearField("figures")
     if not previous.is_cleaned:
-        previous.reserved_upto = max(previous.reserved_upto, lost.reserved_upto)
+        previous.reserved_upto = max(previous.reserved_upto, empty.reserved_upto)
 
 
 def adopt_cleaned(

@@ -1,4 +1,4 @@
-"""The raw ledgers of a Kafka log that its record does not name: where they belong. Pure.
+"""Finds the places in a Kafka log of raw ledgers that its record does not name. Pure.
 
 Ledgers are numbered in the order in which they were begun, so the offsets of a raw ledger follow
 those of all older ledgers. There are these exceptions:

@@ -46,7 +46,7 @@ class LedgerCheck:
         """True if the files are intact. A raw ledger must have no gaps, except recorded ones."""
         if self.is_reconstructed or not all(each.is_whole for each in self.segments):
             return False
-        return not self.is_raw or self.lost() == [_pair(each) for each in self.record.lost]
+        return not self.is_raw or self.lost_ranges() == [_pair(each) for each in self.record.lost]
 
     def extents(self) -> list[Extent]:
         return [extent for each in self.segments for extent in each.extents]
@@ -55,7 +55,7 @@ class LedgerCheck:
         """Returns the span of the Kafka batches."""
         return joined(extent.span for extent in self.extents())
 
-    def lost(self) -> list[tuple[int, int]]:
+    def lost_ranges(self) -> list[tuple[int, int]]:
         """Returns the ranges of a raw ledger's lost entry ids (first, last), up to the last known
         one.
         """

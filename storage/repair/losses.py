@@ -27,7 +27,7 @@ def new_losses(check: LedgerCheck) -> list[Loss]:
     recorded = {(each.first_entry_id, each.last_entry_id) for each in check.record.lost}
     return [
         Loss(_range(first, last), _messages(check, first, last))
-        for first, last in check.lost()
+        for first, last in check.lost_ranges()
         if (first, last) not in recorded
     ]
 
@@ -37,7 +37,7 @@ def messages_after(check: LedgerCheck) -> int:
     entry.
     """
     end = max((each.last.entry_id for each in check.extents()), default=-1)
-    following = [(first, last) for first, last in check.lost() if first > end]
+    following = [(first, last) for first, last in check.lost_ranges() if first > end]
     return sum(
         max(last - first + 1, _messages(check, first, last) or 0) for first, last in following
     )

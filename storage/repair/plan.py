@@ -128,7 +128,7 @@ class _Planner(Draft):
                 segments.append(self.plan.keep(each, extent, target))
         mended = self._closed(record, segments)
         del mended.lost[:]
-        for first, last in check.lost():
+        for first, last in check.lost_ranges():
             lost = PositionRange(
                 ledger_id=record.ledger_id, first_entry_id=first, last_entry_id=last
             )

@@ -273,7 +273,7 @@ def _ledger(survey: Survey, check: LedgerCheck) -> Iterator[Finding]:
             yield _of(check, finding)
     if check.is_raw and all(each.is_whole for each in check.segments):
         recorded = [(each.first_entry_id, each.last_entry_id) for each in check.record.lost]
-        for first, last in check.lost():
+        for first, last in check.lost_ranges():
             if (first, last) not in recorded:
                 expected = f"entries {first} to {last}"
                 yield _of(check, Finding("gap", expected, "no segment that holds them"))

@@ -33,6 +33,12 @@ MODULE_RULES: dict[Rule, list[tuple[str, str]]] = {
         ("broker/a.py", '"""A.\n\n    f(1)\n"""'),
         ("broker/a.py", 'def f():\n    """A.\n\n    await g()\n    """'),
     ],
+    tidy.vague_names: [
+        ("broker/a.py", "def f(found: int): ..."),
+        ("broker/a.py", "async def _told(): ..."),
+        ("storage/a.py", "class A:\n    left: int"),
+        ("storage/a.py", "class A:\n    def f(self):\n        self._kept, self.b = 1, 2"),
+    ],
     tidy.fakes_twice: [],
 }
 
@@ -103,6 +109,12 @@ def test_exceptions_of_a_rule_are_not_reported() -> None:
         Module("broker/a.py", "import time\ntime.monotonic()"),
     ]
     assert tidy.banned_calls(allowed) == []
+
+
+def test_a_name_beside_its_counterpart_is_not_reported() -> None:
+    """`found` is a term beside `expected`, and `left` beside `right`."""
+    terms = Module("storage/a.py", "def f(expected, found): ...\ndef g(left, right): ...")
+    assert tidy.vague_names([terms]) == []
 
 
 def test_a_module_imported_only_by_tests_is_reported() -> None:

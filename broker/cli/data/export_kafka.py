@@ -142,18 +142,18 @@ def _write(writer: FolderWriter, log: DescribeLogResponse, logs: KafkaLogs, topi
     writer.write_snapshot(map(_producer, known), log.log_end_offset)
 
 
-def _producer(known: KafkaProducerInfo) -> Producer:
+def _producer(info: KafkaProducerInfo) -> Producer:
     from ledgerfold.storage.kafka.folder_writer import Producer
 
     return Producer(
-        known.producer_id,
-        known.producer_epoch,
-        known.last_sequence,
-        known.last_data_offset,
-        known.last_offset_delta,
-        known.last_timestamp_ms,
-        known.coordinator_epoch,
-        known.transaction_first_offset,
+        info.producer_id,
+        info.producer_epoch,
+        info.last_sequence,
+        info.last_data_offset,
+        info.last_offset_delta,
+        info.last_timestamp_ms,
+        info.coordinator_epoch,
+        info.transaction_first_offset,
     )
 
 

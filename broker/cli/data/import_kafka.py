@@ -129,14 +129,14 @@ def _config(options: argparse.Namespace) -> dict[str, str]:
     return config | settings_of(options.config)
 
 
-def settings_of(given: list[str] | None) -> dict[str, str]:
+def settings_of(pairs: list[str] | None) -> dict[str, str]:
     """Parses NAME=VALUE settings.
 
     >>> settings_of(["segment.ms=1000", "cleanup.policy=compact,delete"])
     {'segment.ms': '1000', 'cleanup.policy': 'compact,delete'}
     """
     settings = {}
-    for each in given or ():
+    for each in pairs or ():
         name, equals, value = each.partition("=")
         if not equals:
             raise InvalidRequest(f"--config {each}: expected NAME=VALUE.")

@@ -46,13 +46,13 @@ class Row(NamedTuple):
 Rows = Iterator[Row | InvalidRequest]
 
 
-def read_rows(lines: Iterable[bytes], format_: str, wanted: Sequence[str]) -> Rows:
+def read_rows(lines: Iterable[bytes], format_: str, columns: Sequence[str]) -> Rows:
     """Yields the rows of a file. Raises InvalidRequest for an unusable header of a CSV file.
 
-    A CSV file must have the `wanted` fields; a JSON row may lack them, but must not repeat one.
+    A CSV file must have the `columns` fields; a JSON row may lack them, but must not repeat one.
     """
     unmarked = _unmarked(lines)
-    return _csv_rows(unmarked, wanted) if format_ == "csv" else _json_rows(unmarked, wanted)
+    return _csv_rows(unmarked, columns) if format_ == "csv" else _json_rows(unmarked, columns)
 
 
 def _unmarked(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -64,7 +64,7 @@ def _unmarked(lines: Iterable[bytes]) -> Iterator[bytes]:
 # CSV
 
 
-def _csv_rows(lines: Iterable[bytes], wanted: Sequence[str]) -> Rows:
+def _csv_rows(lines: Iterable[bytes], columns: Sequence[str]) -> Rows:
     csv.field_size_limit(_FIELD_CHARACTERS_MAX)
     # Invalid UTF-8 is reported per row: it must not end the reading.
     texts = (line.decode(errors="surrogateescape") for line in lines)
@@ -87,7 +87,7 @@ def _csv_rows(lines: Iterable[bytes], wanted: Sequence[str]) -> Rows:
                 raise wrong
             yield wrong
         elif values and not names:
-            names = _checked_header(line, values, wanted)
+            names = _checked_header(line, values, columns)
         elif values:
             fields = dict(zip(names, values, strict=True))
             yield Row(line, fields, _json(fields))
@@ -101,8 +101,8 @@ def _wrong_values(line: int, values: list[str], names: list[str]) -> InvalidRequ
     return wrong
 
 
-def _checked_header(line: int, names: list[str], wanted: Sequence[str]) -> list[str]:
-    for name in wanted:
+def _checked_header(line: int, names: list[str], columns: Sequence[str]) -> list[str]:
+    for name in columns:
         if name not in names:
             raise InvalidRequest(f"Line {line} has no field {name!r}, only {', '.join(names)}.")
     for name in names:
@@ -118,13 +118,13 @@ def _json(fields: dict[str, str]) -> bytes:
 # JSON lines
 
 
-def _json_rows(lines: Iterable[bytes], wanted: Sequence[str]) -> Rows:
+def _json_rows(lines: Iterable[bytes], columns: Sequence[str]) -> Rows:
     for number, line in enumerate(lines, 1):
         if line.strip():
-            yield _json_row(number, line.rstrip(b"\r\n"), wanted)
+            yield _json_row(number, line.rstrip(b"\r\n"), columns)
 
 
-def _json_row(number: int, line: bytes, wanted: Sequence[str]) -> Row | InvalidRequest:
+def _json_row(number: int, line: bytes, columns: Sequence[str]) -> Row | InvalidRequest:
     try:
         text = line.decode()
         fields = _fields_at_start(text)
@@ -142,7 +142,7 @@ def _json_row(number: int, line: bytes, wanted: Sequence[str]) -> Row | InvalidR
         return InvalidRequest(f"Line {number} is not valid JSON: {error}.")
     if len(texts) < len(fields):
         names = [name for name, _ in fields]
-        for name in wanted:
+        for name in columns:
             if names.count(name) > 1:
                 return InvalidRequest(f"Line {number} has the field {name!r} twice.")
     return Row(number, texts, line)

@@ -60,7 +60,7 @@ def _clean_addresses(stage: Stage) -> int:
     print(f"ratio       {plan.ratio:.2f}")
     print("map         " + ", ".join(f"{key} -> {offset}" for key, offset in offset_map))
     stage.clean()
-    remaining = _left(stage, first=1)
+    remaining = _rows(stage, first=1)
     _print(remaining)
     wrong = _unlike("the tail", tail, "1 to 3") + _unlike("the head", head, "4 to 6")
     wrong += _unlike("the map", offset_map, [("1002", 4), ("1001", 6)])
@@ -74,7 +74,7 @@ def _clean_prices(stage: Stage) -> int:
     stage.roll()
     stage.publish_pairs(PRICES[-1:])
     stage.clean()
-    remaining = _left(stage)
+    remaining = _rows(stage)
     version, _, *entries = stage.admin.kafka.cleaner().checkpoint_file.splitlines()
     name = TopicName.parse(persistent_topic(stage.topic)).local
     own = [each for each in entries if each.rpartition(" ")[0] == f"{name} 0"]
@@ -85,7 +85,7 @@ def _clean_prices(stage: Stage) -> int:
     return verdict(wrong, "p3:11 p6:12 p5:14 are left, p5:17 stays in the active segment")
 
 
-def _left(stage: Stage, first: int = 0) -> list[tuple[int, str, str]]:
+def _rows(stage: Stage, first: int = 0) -> list[tuple[int, str, str]]:
     """Returns the records from the log start: offset, counted from `first`, key, value."""
     return [
         ((message.offset() or 0) + first, message.partition_key(), message.data().decode())
@@ -93,10 +93,10 @@ def _left(stage: Stage, first: int = 0) -> list[tuple[int, str, str]]:
     ]
 
 
-def _print(left: list[tuple[int, str, str]]) -> None:
-    rows = [{"offset": offset, "key": key, "value": value} for offset, key, value in left]
+def _print(records: list[tuple[int, str, str]]) -> None:
+    rows = [{"offset": offset, "key": key, "value": value} for offset, key, value in records]
     print(f"\n{aligned(rows) if rows else '(nothing is left)'}\n")
 
 
-def _unlike(what: str, found: object, expected: object) -> list[str]:
-    return [] if found == expected else [f"{what}: {found} instead of {expected}"]
+def _unlike(subject: str, actual: object, expected: object) -> list[str]:
+    return [] if actual == expected else [f"{subject}: {actual} instead of {expected}"]

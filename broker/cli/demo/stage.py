@@ -136,10 +136,10 @@ def verdict(wrong: list[str], right: str) -> int:
     return FAILED
 
 
-def differences(found: dict[str, object], expected: dict[str, object]) -> list[str]:
-    keys = sorted(found.keys() | expected.keys())
+def differences(actual: dict[str, object], expected: dict[str, object]) -> list[str]:
+    keys = sorted(actual.keys() | expected.keys())
     return [
-        f"{key}: {found.get(key)} instead of {expected.get(key)}"
+        f"{key}: {actual.get(key)} instead of {expected.get(key)}"
         for key in keys
-        if found.get(key) != expected.get(key)
+        if actual.get(key) != expected.get(key)
     ]

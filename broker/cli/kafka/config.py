@@ -55,12 +55,12 @@ def created_with(options: argparse.Namespace) -> dict[str, str] | None:
     return config if options.cleanup_policy is None else {_POLICY: options.cleanup_policy, **config}
 
 
-def config_verbs(what: str, of: Argument) -> Verbs:
+def config_verbs(subject: str, of: Argument) -> Verbs:
     """Returns the verbs for the settings of a topic, or of the broker (topic "")."""
     verbs = Verbs(of)
-    verbs.verb("set-config", f"change {what}, all or none")(_set)
-    verbs.verb("get-config", f"show {what}")(_get)
-    verbs.verb("unset-config", f"reset {what} to inherited values")(_unset)
+    verbs.verb("set-config", f"change {subject}, all or none")(_set)
+    verbs.verb("get-config", f"show {subject}")(_get)
+    verbs.verb("unset-config", f"reset {subject} to inherited values")(_unset)
     return verbs
 
 
@@ -153,6 +153,6 @@ def _others(names: Iterable[str], *, of_topic: bool = False) -> list[str]:
     return [name for name in names if name not in known]
 
 
-def _settings_of(given: Iterable[str]) -> dict[str, str]:
+def _settings_of(pairs: Iterable[str]) -> dict[str, str]:
     wrong = "{!r}: expected NAME=VALUE, like segment.ms=60000."
-    return parse_pairs(given, wrong, "{} is set twice.")
+    return parse_pairs(pairs, wrong, "{} is set twice.")

@@ -1,5 +1,4 @@
-"""`tenants`, the verbs of `namespaces` that are not about policies, and the permissions, which
-topics have, too.
+"""`tenants`, the verbs of `namespaces` except policies, and permissions of namespaces and topics.
 
 ledgerfold tenants create acme
 ledgerfold namespaces create acme/shop

@@ -84,8 +84,8 @@ def _ask(options: argparse.Namespace, question: Question) -> Sequence[TopicWhatI
         )
 
 
-def _rows(found: Sequence[TopicWhatIf]) -> Iterator[Row]:
-    for each in found:
+def _rows(results: Sequence[TopicWhatIf]) -> Iterator[Row]:
+    for each in results:
         topic = {"topic": each.topic}
         yield topic | {"about": "input"} | input_row(each.input)
         for forecast in each.forecasts:

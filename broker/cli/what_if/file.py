@@ -49,7 +49,7 @@ class File(NamedTuple):
     event_time: str | None = None
 
     @property
-    def wanted(self) -> list[str]:
+    def columns(self) -> list[str]:
         """The columns that a CSV file must have."""
         if self.rules is not None:
             return self.rules.fields
@@ -114,7 +114,7 @@ def ask_about_file(
     with tempfile.TemporaryDirectory(prefix="ledgerfold-what-if-") as folder:
         data_dir = Path(folder)
         with opened(file.name) as lines:
-            rows = read_rows(lines, file.format, file.wanted)
+            rows = read_rows(lines, file.format, file.columns)
             plan = write_log(data_dir, _messages(rows, file), int(time.time() * 1000))
         plan.topic, plan.retain_null_key = file.name, retain_null_key
         request = AnalyzeRequest(

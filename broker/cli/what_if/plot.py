@@ -46,12 +46,12 @@ def check_plot(name: str) -> None:
         )
 
 
-def write_plot(name: str, found: Sequence[TopicWhatIf]) -> None:
+def write_plot(name: str, results: Sequence[TopicWhatIf]) -> None:
     """Draws the plot into a file. Raises OSError."""
     ending = _ending(name)
-    picture = _drawn(found, "png" if ending == "png" else "svg")
+    picture = _plot(results, "png" if ending == "png" else "svg")
     if ending == "html":
-        title = html.escape("What if: " + ", ".join(each.topic for each in found))
+        title = html.escape("What if: " + ", ".join(each.topic for each in results))
         svg = picture[picture.index(b"<svg") :].decode()
         page = f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>'
         picture = f"{page}\n{svg}</html>\n".encode()
@@ -62,11 +62,11 @@ def _ending(name: str) -> str:
     return Path(name).suffix.lstrip(".").lower()
 
 
-def _drawn(found: Sequence[TopicWhatIf], kind: str) -> bytes:
+def _plot(results: Sequence[TopicWhatIf], kind: str) -> bytes:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    panels = [(draw, each) for each in found for draw in _panels(each)]
+    panels = [(draw, each) for each in results for draw in _panels(each)]
     width, height = _PANEL_INCHES
     with mpl.rc_context(_STYLE):
         figure: Figure = Figure(figsize=(width, height * len(panels)), layout="constrained")
@@ -78,50 +78,50 @@ def _drawn(found: Sequence[TopicWhatIf], kind: str) -> bytes:
     return out.getvalue()
 
 
-def _panels(found: TopicWhatIf) -> tuple[Callable[[Axes, TopicWhatIf], None], ...]:
-    if found.cleanings:
+def _panels(result: TopicWhatIf) -> tuple[Callable[[Axes, TopicWhatIf], None], ...]:
+    if result.cleanings:
         return (_spaces, _costs)
-    return (_strategies, _spaces, _costs) if found.replays else (_strategies,)
+    return (_strategies, _spaces, _costs) if result.replays else (_strategies,)
 
 
-def _strategies(axes: Axes, found: TopicWhatIf) -> None:
-    forecasts = [each for each in found.forecasts if not each.not_forecast]
+def _strategies(axes: Axes, result: TopicWhatIf) -> None:
+    forecasts = [each for each in result.forecasts if not each.not_forecast]
     names = ["(now)", *(strategy_text(each.strategy) for each in forecasts)]
-    sizes = [found.input.bytes, *(each.bytes for each in forecasts)]
+    sizes = [result.input.bytes, *(each.bytes for each in forecasts)]
     at = range(len(names))
     bars = axes.barh(at, sizes, color=["0.7", *["C0"] * len(forecasts)])
     axes.bar_label(bars, [format_size(size) for size in sizes], padding=3)
     axes.set_yticks(at, names)
     axes.invert_yaxis()
     axes.margins(x=0.15)
-    axes.set_title(f"{found.topic}: what a run would leave")
+    axes.set_title(f"{result.topic}: what a run would leave")
     _in_sizes(axes.xaxis)
 
 
-def _spaces(axes: Axes, found: TopicWhatIf) -> None:
-    replays: list[Replay | CleaningReplay] = [*found.replays, *found.cleanings]
+def _spaces(axes: Axes, result: TopicWhatIf) -> None:
+    replays: list[Replay | CleaningReplay] = [*result.replays, *result.cleanings]
     for replay in replays:
         times = [_moment(at.publish_time_ms) for at in replay.points]
         sizes = [at.bytes for at in replay.points]
         axes.plot(times, sizes, label=_label(replay), linewidth=1)  # type: ignore[arg-type]
-    time = "the time of its records" if found.cleanings else "publish time"
-    axes.set_title(f"{found.topic}: space over {time} (UTC)")
+    time = "the time of its records" if result.cleanings else "publish time"
+    axes.set_title(f"{result.topic}: space over {time} (UTC)")
     axes.legend()
     axes.set_ylim(bottom=0)
     _in_sizes(axes.yaxis)
 
 
-def _costs(axes: Axes, found: TopicWhatIf) -> None:
-    for replay in found.replays:
+def _costs(axes: Axes, result: TopicWhatIf) -> None:
+    for replay in result.replays:
         _mark(axes, replay, replay.rewind_mean_bytes)
-    for cleaning in found.cleanings:
+    for cleaning in result.cleanings:
         _mark(axes, cleaning, cleaning.space_peak_bytes)
-    if found.cleanings:
-        axes.set_title(f"{found.topic}: what is rewritten, and the space that it takes")
+    if result.cleanings:
+        axes.set_title(f"{result.topic}: what is rewritten, and the space that it takes")
         axes.set_xlabel("bytes rewritten by bytes appended")
         axes.set_ylabel("peak space")
     else:
-        axes.set_title(f"{found.topic}: what is rewritten, and what a reader has to read")
+        axes.set_title(f"{result.topic}: what is rewritten, and what a reader has to read")
         axes.set_xlabel("bytes rewritten by bytes published")
         axes.set_ylabel("mean rewind")
     axes.margins(0.2)

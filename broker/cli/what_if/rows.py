@@ -42,8 +42,8 @@ _OF_REPLAY = [
 _OF_CLEANING = ["end_space_bytes", "deleted_bytes"]
 
 
-def input_row(given: WhatIfInput) -> Row:
-    return fields_of(given, "messages entries bytes tombstones null_keys")
+def input_row(input_: WhatIfInput) -> Row:
+    return fields_of(input_, "messages entries bytes tombstones null_keys")
 
 
 def strategy_row(forecast: StrategyForecast) -> Row:
@@ -65,9 +65,9 @@ def strategy_text(strategy: CompactionStrategy) -> str:
     return f"{strategy.name}:{settings}" if settings else str(strategy.name)
 
 
-def compared_names(found: TopicWhatIf) -> list[str]:
+def compared_names(result: TopicWhatIf) -> list[str]:
     """Returns the names of the strategies whose messages are compared."""
-    return [strategy_text(each.strategy) for each in found.forecasts if not each.not_forecast]
+    return [strategy_text(each.strategy) for each in result.forecasts if not each.not_forecast]
 
 
 def difference_row(difference: KeyDifference, strategies: Sequence[str]) -> Row:
@@ -76,19 +76,19 @@ def difference_row(difference: KeyDifference, strategies: Sequence[str]) -> Row:
     if encoding is not None:
         row["key_encoding"] = encoding
     survivors = zip(strategies, difference.kept, strict=True)
-    return row | {"kept": [{"strategy": name} | _kept(each) for name, each in survivors]}
+    return row | {"kept": [{"strategy": name} | _survivor_row(each) for name, each in survivors]}
 
 
-def _kept(kept: KeptMessages) -> Row:
-    if not kept.count:
+def _survivor_row(survivors: KeptMessages) -> Row:
+    if not survivors.count:
         return {"messages": 0, "last": None, "value": None, "value_bytes": 0}
-    value, encoding = decoded(kept.value, is_cut=kept.value_bytes > len(kept.value))
-    at = kept.last
+    value, encoding = decoded(survivors.value, is_cut=survivors.value_bytes > len(survivors.value))
+    at = survivors.last
     row: Row = {
-        "messages": kept.count,
+        "messages": survivors.count,
         "last": id_text(at.ledger_id, at.entry_id, at.partition, at.batch_index),
         "value": value,
-        "value_bytes": kept.value_bytes,
+        "value_bytes": survivors.value_bytes,
     }
     return row if encoding is None else row | {"encoding": encoding}
 

@@ -25,36 +25,36 @@ _LEGEND = "~ estimated: entries that lose messages are assumed to shrink evenly"
 _NOT_SHOWN = ("points", "bytes_estimated", "estimated", "why_no_run", "why_no_round")
 
 
-def print_tables(found: TopicWhatIf, width: int | None) -> None:
-    input_ = found.input
-    if found.cleanings:
+def print_tables(result: TopicWhatIf, width: int | None) -> None:
+    input_ = result.input
+    if result.cleanings:
         print(
-            f"{found.topic}: the log has {input_.messages} records in {input_.entries} batches "
+            f"{result.topic}: the log has {input_.messages} records in {input_.entries} batches "
             f"({format_size(input_.bytes)}, {input_.tombstones} tombstones)"
         )
-        _print([cleaning_row(each) for each in found.cleanings], width)
+        _print([cleaning_row(each) for each in result.cleanings], width)
         return
     print(
-        f"{found.topic}: a run would read {input_.messages} messages "
+        f"{result.topic}: a run would read {input_.messages} messages "
         f"({format_size(input_.bytes)}, {input_.tombstones} tombstones, "
         f"{input_.null_keys} without a key)"
     )
-    rows = [strategy_row(each) for each in found.forecasts]
+    rows = [strategy_row(each) for each in result.forecasts]
     for row in rows:
         if "not_forecast" in row:
             print(f"{row['strategy']}: {row['not_forecast']}", file=sys.stderr)
     _print([row for row in rows if "not_forecast" not in row], width)
-    if found.HasField("differences"):
-        _print_differences(found, width)
-    if found.replays:
+    if result.HasField("differences"):
+        _print_differences(result, width)
+    if result.replays:
         print("\nThe topic's history, replayed")
-        _print([replay_row(each) for each in found.replays], width)
+        _print([replay_row(each) for each in result.replays], width)
 
 
-def _print_differences(found: TopicWhatIf, width: int | None) -> None:
-    print(f"\n{counted(found.differences.keys, 'key differs', 'keys differ')}")
-    names = compared_names(found)
-    rows = [_kept(difference_row(each, names)) for each in found.differences.listed]
+def _print_differences(result: TopicWhatIf, width: int | None) -> None:
+    print(f"\n{counted(result.differences.keys, 'key differs', 'keys differ')}")
+    names = compared_names(result)
+    rows = [_survivor_row(difference_row(each, names)) for each in result.differences.listed]
     if rows:
         print(aligned(rows, width))
 
@@ -87,7 +87,7 @@ def shown(row: Row) -> Row:
     return texts
 
 
-def _kept(row: Row) -> Row:
+def _survivor_row(row: Row) -> Row:
     """Returns a row with a column for each strategy."""
     texts: dict[str, Any] = {"key": row["key"]}
     for survivor in row["kept"]:

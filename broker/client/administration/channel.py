@@ -29,13 +29,13 @@ class AdminChannel:
         self,
         service_url: str,
         timeout_s: float,
-        what: str,
+        description: str,
         credentials: ClientCredentials | None = None,
     ) -> None:
         address_of(service_url)
         check_type(timeout_s, TIMEOUT_TYPES, "timeout_seconds")
         forks.check_may_connect()
-        self._timeout_s, self._what = timeout_s, what
+        self._timeout_s, self._description = timeout_s, description
         self._credentials = credentials or ClientCredentials()
         target = target_of(service_url, self._credentials)
         self._channel: Any = target.channel(grpc, _OPTIONS)
@@ -46,7 +46,7 @@ class AdminChannel:
         """Returns the method that takes `request`. Raises AlreadyClosed."""
         methods = self._methods
         if methods is None:
-            raise AlreadyClosed(f"The {self._what} is closed.")
+            raise AlreadyClosed(f"The {self._description} is closed.")
         method = methods[request.DESCRIPTOR.full_name]
         metadata = self._credentials.metadata()
         return method if metadata is None else partial(method, metadata=metadata)

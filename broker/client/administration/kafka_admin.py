@@ -181,5 +181,5 @@ class KafkaAdmin(Calls):
         """
         return self._set(topic, action="resume")
 
-    def _set(self, topic: str, **what: Any) -> str:
-        return str(self._call(kafka_pb2.SetCleaningRequest(topic=topic, **what)).cleaning_state)
+    def _set(self, topic: str, **changes: Any) -> str:
+        return str(self._call(kafka_pb2.SetCleaningRequest(topic=topic, **changes)).cleaning_state)

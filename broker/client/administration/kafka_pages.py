@@ -1,4 +1,4 @@
-"""The whole description of a Kafka log, from the pages of its lists."""
+"""Assembles the description of a Kafka log from the pages of its lists."""
 
 from __future__ import annotations
 

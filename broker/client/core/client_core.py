@@ -1,4 +1,4 @@
-"""A client without its waiting, shared by both APIs: the connection, and what was opened on it."""
+"""The part of a client that both APIs share, except waiting: the connection and its streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A consumer without its waiting, shared by both APIs.
+"""The part of a consumer that both APIs share, except waiting.
 
 `poll` and the acknowledging methods are thread-safe; the coroutines run on the event loop. Source
 of the rules: Pulsar's ConsumerImpl, NegativeAcksTracker and UnAckedMessageTracker.

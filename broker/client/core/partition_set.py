@@ -223,7 +223,7 @@ class Rotation(Generic[Member]):
     def __init__(self, members: Iterable[Member] = ()) -> None:
         self.members: tuple[Member, ...] = tuple(members)
         self._turn = 0
-        self._left = MESSAGES_PER_TURN
+        self._remaining = MESSAGES_PER_TURN
 
     @property
     def current(self) -> Member:
@@ -232,7 +232,7 @@ class Rotation(Generic[Member]):
 
     def next_turn(self) -> None:
         self._turn = (self._turn + 1) % max(len(self.members), 1)
-        self._left = MESSAGES_PER_TURN
+        self._remaining = MESSAGES_PER_TURN
 
     def find(self, has_any: Callable[[Member], bool]) -> bool:
         """Advances to the first member that `has_any`. After an error of a member, the turn is
@@ -248,12 +248,12 @@ class Rotation(Generic[Member]):
         """Returns the next item, or None if no member has one. After an error of a member, the turn
         is still that member's.
         """
-        if not self._left:
+        if not self._remaining:
             self.next_turn()
         for _ in self.members:
             result = poll(self.current)
             if result is not None:
-                self._left -= 1
+                self._remaining -= 1
                 return result
             self.next_turn()
         return None

@@ -1,4 +1,4 @@
-"""A producer without its waiting, shared by both APIs: the configuration, stream and queue."""
+"""The part of a producer that both APIs share, except waiting: configuration, stream, queue."""
 
 from __future__ import annotations
 

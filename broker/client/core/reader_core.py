@@ -1,4 +1,4 @@
-"""A reader without its waiting, shared by both APIs: the configuration, stream and receiver."""
+"""The part of a reader that both APIs share, except waiting: configuration, stream, receiver."""
 
 from __future__ import annotations
 

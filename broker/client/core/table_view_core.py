@@ -1,4 +1,4 @@
-"""A table view without its waiting, shared by both APIs: the table, and the readers that fill it.
+"""The part of a table view that both APIs share, except waiting: the table and its readers.
 
 A view has one reader (table_follower.py) for each partition of its topic, including new ones, or
 one for a topic that is not partitioned. They write to one table (table.py), one at a time.

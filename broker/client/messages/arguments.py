@@ -146,9 +146,9 @@ def takes(
     return around
 
 
-def _no_such(method: str, name: str, known: set[str]) -> str:
-    near = get_close_matches(name, known, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"Arguments: {', '.join(sorted(known))}."
+def _no_such(method: str, name: str, names: set[str]) -> str:
+    near = get_close_matches(name, names, n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"Arguments: {', '.join(sorted(names))}."
     return f"{method} has no argument {name[:100]}. {hint}"
 
 

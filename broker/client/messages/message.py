@@ -70,13 +70,13 @@ class ReceivedEntry:
     def key(self, row: int) -> bytes | None:
         return self.batch.key(row)
 
-    def place(self, row: int) -> tuple[int, int, int]:
+    def identity(self, row: int) -> tuple[int, int, int]:
         """Returns ledger id, entry id and batch index of a message."""
         header = self.header
         return header.ledger_id, header.entry_id, self.batch.batch_index(row)
 
     def message_id(self, row: int) -> MessageId:
-        return MessageId(self.partition, *self.place(row), self.topic)
+        return MessageId(self.partition, *self.identity(row), self.topic)
 
     def offset(self, row: int) -> int | None:
         return None
@@ -130,7 +130,7 @@ class ReceivedRun(ReceivedEntry):
     def key(self, row: int) -> bytes | None:
         return self._rows.keys[row]
 
-    def place(self, row: int) -> tuple[int, int, int]:
+    def identity(self, row: int) -> tuple[int, int, int]:
         return *self._rows.position(row), -1
 
     def is_tombstone(self, row: int) -> bool:
@@ -150,7 +150,7 @@ class ReceivedRecords(ReceivedEntry):
     __slots__ = ()
     batch: KafkaBatch
 
-    def place(self, row: int) -> tuple[int, int, int]:
+    def identity(self, row: int) -> tuple[int, int, int]:
         return 0, self.batch.offset(row), -1
 
     def offset(self, row: int) -> int | None:

@@ -82,10 +82,10 @@ def checked_message(
     )
 
 
-def _check_number(what: str, number: object) -> None:
+def _check_number(subject: str, number: object) -> None:
     is_number = isinstance(number, int) and not isinstance(number, bool)
     if number is not None and not (is_number and 0 <= cast(int, number) <= INT64_MAX):
-        raise InvalidRequest(f"{what} {number!r:.100} is not an integer from 0 to {INT64_MAX}.")
+        raise InvalidRequest(f"{subject} {number!r:.100} is not an integer from 0 to {INT64_MAX}.")
 
 
 def _check_replication(clusters: object, is_disabled: object) -> None:
@@ -127,12 +127,12 @@ def check_properties(properties: object) -> None:
             )
 
 
-def _key(what: str, text: str | bytes | None) -> bytes | None:
+def _key(subject: str, text: str | bytes | None) -> bytes | None:
     if text is None or isinstance(text, bytes):
         return text
     if not isinstance(text, str):
-        raise InvalidRequest(f"{what} must be a string or bytes, not {type(text).__name__}.")
+        raise InvalidRequest(f"{subject} must be a string or bytes, not {type(text).__name__}.")
     try:
         return key_bytes(text)
     except UnicodeEncodeError:
-        raise InvalidRequest(f"{what} {text!r} cannot be encoded as UTF-8.") from None
+        raise InvalidRequest(f"{subject} {text!r} cannot be encoded as UTF-8.") from None

@@ -24,7 +24,7 @@ class Field:
     avro: ClassVar[str]
     kinds: ClassVar[tuple[type, ...]]
     # The type in error texts: "must be ...".
-    wanted: ClassVar[str]
+    expected: ClassVar[str]
     empty: ClassVar[Any] = None
 
     def __init__(
@@ -54,7 +54,7 @@ class Field:
     def _converted(self, name: str, value: Any) -> Any:
         if isinstance(value, self.kinds) and (bool in self.kinds or not isinstance(value, bool)):
             return value
-        raise TypeError(f"Field {name} must be {self.wanted}, not {value!r:.100}.")
+        raise TypeError(f"Field {name} must be {self.expected}, not {value!r:.100}.")
 
     def definition(self, named: set[str]) -> Any:
         """Returns the Avro definition. `named`: the types that are defined before it."""
@@ -74,32 +74,32 @@ class Field:
 
 
 class Null(Field):
-    avro, kinds, wanted = "null", (type(None),), "None"
+    avro, kinds, expected = "null", (type(None),), "None"
 
 
 class Boolean(Field):
-    avro, kinds, wanted = "boolean", (bool,), "True or False"
+    avro, kinds, expected = "boolean", (bool,), "True or False"
     empty = False
 
 
 class Integer(Field):
-    avro, kinds, wanted = "int", (int,), "an integer"
+    avro, kinds, expected = "int", (int,), "an integer"
 
 
 class Long(Field):
-    avro, kinds, wanted = "long", (int,), "an integer"
+    avro, kinds, expected = "long", (int,), "an integer"
 
 
 class Float(Field):
-    avro, kinds, wanted = "float", (float, int), "a number"
+    avro, kinds, expected = "float", (float, int), "a number"
 
 
 class Double(Field):
-    avro, kinds, wanted = "double", (float, int), "a number"
+    avro, kinds, expected = "double", (float, int), "a number"
 
 
 class Bytes(Field):
-    avro, kinds, wanted = "bytes", (bytes, str), "bytes or a string"
+    avro, kinds, expected = "bytes", (bytes, str), "bytes or a string"
 
     def _converted(self, name: str, value: Any) -> Any:
         value = super()._converted(name, value)
@@ -107,7 +107,7 @@ class Bytes(Field):
 
 
 class String(Field):
-    avro, kinds, wanted = "string", (str, bytes), "a string"
+    avro, kinds, expected = "string", (str, bytes), "a string"
 
     def _converted(self, name: str, value: Any) -> Any:
         value = super()._converted(name, value)
@@ -117,7 +117,7 @@ class String(Field):
 class CustomEnum(Field):
     """A choice: a member of an enumeration, its name, or its value."""
 
-    avro, kinds, wanted = "enum", (Enum,), "a choice"
+    avro, kinds, expected = "enum", (Enum,), "a choice"
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class _Collection(Field):
 
 
 class Array(_Collection):
-    avro, kinds, wanted = "array", (list,), "a list"
+    avro, kinds, expected = "array", (list,), "a list"
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class Array(_Collection):
 
 
 class Map(_Collection):
-    avro, kinds, wanted = "map", (dict,), "a dict with strings as keys"
+    avro, kinds, expected = "map", (dict,), "a dict with strings as keys"
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class Map(_Collection):
     def _converted(self, name: str, value: Any) -> Any:
         pairs = super()._converted(name, value).items()
         if not all(isinstance(key, str) for key, _ in pairs):
-            raise TypeError(f"Field {name} must be {self.wanted}, not {value!r:.100}.")
+            raise TypeError(f"Field {name} must be {self.expected}, not {value!r:.100}.")
         convert = self._one(name)
         return {key: convert(each) for key, each in pairs}
 

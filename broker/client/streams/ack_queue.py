@@ -16,7 +16,7 @@ queue was full, and acknowledged later. An entry that is acknowledged twice is s
     >>> queue.request_confirmation()
     >>> queue.next_ack().request_id, len(queue)
     (1, 1)
-    >>> queue.lost()
+    >>> queue.on_loss()
     >>> queue.next_ack().positions[0].entry_id
     0
     >>> queue.answered(2)
@@ -153,7 +153,7 @@ class AckQueue:
             if self._sent_cumulative == confirmation.through:
                 self._sent_cumulative = None
 
-    def lost(self) -> None:
+    def on_loss(self) -> None:
         """Marks everything unconfirmed as unsent, after the connection broke."""
         with self._lock:
             self._unsent, self._sent = self._sent | self._unsent, {}

@@ -113,15 +113,15 @@ class ClientCredentials:
         return self.tls_allow_insecure_connection or not self.tls_validate_hostname
 
 
-def credentials_of(method: str, given: dict[str, Any]) -> ClientCredentials:
+def credentials_of(method: str, options: dict[str, Any]) -> ClientCredentials:
     """Returns the arguments of a call as credentials. Raises InvalidRequest for unknown ones."""
     known = {each.name for each in fields(ClientCredentials)}
-    unknown = sorted(given.keys() - known)
+    unknown = sorted(options.keys() - known)
     if unknown:
         raise InvalidRequest(
             f"{method} has no argument {unknown[0][:100]}. Arguments: {', '.join(sorted(known))}."
         )
-    return ClientCredentials(**given)
+    return ClientCredentials(**options)
 
 
 @dataclass(frozen=True)
@@ -139,26 +139,26 @@ class ChannelTarget:
         return api.secure_channel(self.address, self.credentials, options=(*options, *self.options))
 
 
-def target_of(service_url: str, given: ClientCredentials) -> ChannelTarget:
+def target_of(service_url: str, client: ClientCredentials) -> ChannelTarget:
     """Raises InvalidUrl, InvalidRequest: of a file; Unavailable.
 
     It waits for the broker if its name is not verified.
     """
     address = address_of(service_url)
-    if not given.is_tls(service_url):
+    if not client.is_tls(service_url):
         return ChannelTarget(address)
     import grpc
 
-    own = given.authentication or Authentication()
-    certificate = _read(given.tls_certificate_file_path or own.certificate_path)
-    key = _read(given.tls_private_key_file_path or own.private_key_path)
+    own = client.authentication or Authentication()
+    certificate = _read(client.tls_certificate_file_path or own.certificate_path)
+    key = _read(client.tls_private_key_file_path or own.private_key_path)
     if (certificate is None) != (key is None):
         raise InvalidRequest("A client certificate needs its private key, and the reverse.")
-    roots, options = _read(given.tls_trust_certs_file_path), list[tuple[str, Any]]()
-    if given.accepts_any_name:
+    roots, options = _read(client.tls_trust_certs_file_path), list[tuple[str, Any]]()
+    if client.accepts_any_name:
         shown = _shown_certificate(address)
         options.append(("grpc.ssl_target_name_override", _name_in(shown)))
-        if given.tls_allow_insecure_connection:
+        if client.tls_allow_insecure_connection:
             roots = ssl.DER_cert_to_PEM_cert(shown).encode()
     credentials = grpc.ssl_channel_credentials(roots, key, certificate)
     return ChannelTarget(address, credentials, tuple(options))

@@ -103,7 +103,7 @@ class ReadStream(ReceivingStream):
         self._start = start
         self._is_raw = self.has_reached_end = False
         self._seek = seek_id, answer
-        self._permits.taken(self.inbox.clear())
+        self._permits.on_taken(self.inbox.clear())
         if self.is_connected:
             self._ask_seek(seek_id)
             self._grant()
@@ -180,7 +180,7 @@ class ReadStream(ReceivingStream):
         self._permits.received(messages)
         if self._seek is not None:
             # These entries belong to the old position.
-            self._permits.taken(messages)
+            self._permits.on_taken(messages)
             self._grant()
             return
         self._start = _start_after(deliveries[-1])

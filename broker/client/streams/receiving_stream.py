@@ -7,7 +7,7 @@ negative.
     >>> permits = Permits(10)
     >>> permits.to_grant()
     10
-    >>> permits.received(12); permits.taken(12); permits.to_grant()
+    >>> permits.received(12); permits.on_taken(12); permits.to_grant()
     12
 
 A queue of size 0 prefetches nothing: the broker gets one permit when a caller waits for a message.
@@ -40,22 +40,22 @@ class Permits:
         self._granted = 0
         # Received, and not taken yet.
         self._waiting = 0
-        self._wanted = False
+        self._is_requested = False
 
     def received(self, messages: int) -> None:
         self._granted -= messages
         self._waiting += messages
 
-    def taken(self, messages: int) -> None:
+    def on_taken(self, messages: int) -> None:
         self._waiting -= messages
 
     def want(self) -> None:
         """Lets a queue of size 0 hold the next message."""
-        self._wanted = not self._queue_size
+        self._is_requested = not self._queue_size
 
     def got(self) -> None:
         """Ends `want`: the caller has its message."""
-        self._wanted = False
+        self._is_requested = False
 
     def disconnected(self) -> None:
         self._granted = 0
@@ -63,7 +63,7 @@ class Permits:
     @property
     def missing(self) -> int:
         """The number of permits up to the queue size."""
-        return max(self._queue_size + self._wanted - self._waiting - self._granted, 0)
+        return max(self._queue_size + self._is_requested - self._waiting - self._granted, 0)
 
     def grant(self, messages: int) -> None:
         """Notes that the broker got permits."""
@@ -79,8 +79,10 @@ class Permits:
 class ReceivingStream(ReconnectingStream):
     """A stream that receives entries into an inbox. Event loop only, except where stated."""
 
-    def __init__(self, connection: Connection, what: str, inbox: Inbox, queue_size: int) -> None:
-        super().__init__(connection, what)
+    def __init__(
+        self, connection: Connection, description: str, inbox: Inbox, queue_size: int
+    ) -> None:
+        super().__init__(connection, description)
         self.inbox = inbox
         self._permits = Permits(queue_size)
         # Serialized, in the order of sending.
@@ -92,11 +94,11 @@ class ReceivingStream(ReconnectingStream):
 
     def return_permits(self, messages: int) -> None:
         """Returns permits for messages that a caller took. Thread-safe."""
-        self.loop.call_soon_threadsafe(self._taken, messages)
+        self.loop.call_soon_threadsafe(self._on_taken, messages)
 
-    def _taken(self, messages: int) -> None:
+    def _on_taken(self, messages: int) -> None:
         self._permits.got()
-        self._permits.taken(messages)
+        self._permits.on_taken(messages)
         self._grant()
 
     def fetch(self) -> None:

@@ -46,10 +46,10 @@ _END: Any = vars(grpc.aio)["EOF"]
 class ReconnectingStream(ABC):
     """A bidirectional call that is reopened until it is closed or fails permanently."""
 
-    def __init__(self, connection: Connection, what: str) -> None:
+    def __init__(self, connection: Connection, description: str) -> None:
         self.connection = connection
         # Names the stream in errors and logs: "producer p of topic t".
-        self.what = what
+        self.description = description
         self.loop = asyncio.get_running_loop()
         self.is_connected = False
         # The time, on the loop's clock, at which the last connection ended.
@@ -147,7 +147,7 @@ class ReconnectingStream(ABC):
         if self._last_error is not None and not self.is_connected:
             return self._last_error
         timeout_s = self.connection.settings.operation_timeout_seconds
-        return Timeout(f"No answer within {timeout_s:g} s for the {self.what}.")
+        return Timeout(f"No answer within {timeout_s:g} s for the {self.description}.")
 
     async def out_of_reach(self, grace_s: float) -> None:
         """Returns when there has been no connection for `grace_s`."""
@@ -199,7 +199,7 @@ class ReconnectingStream(ABC):
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
-        self._end(AlreadyClosed(f"The {self.what} is closed."))
+        self._end(AlreadyClosed(f"The {self.description} is closed."))
 
     def _end(self, error: LedgerfoldError) -> None:
         if self.error is None:
@@ -212,7 +212,7 @@ class ReconnectingStream(ABC):
     def _restart(self) -> None:
         """Restarts a stream that has ended. Raises AlreadyClosed."""
         if self._closing:
-            raise AlreadyClosed(f"The {self.what} is closed.")
+            raise AlreadyClosed(f"The {self.description} is closed.")
         self.error = None
         self._task = self.loop.create_task(self._run())
 
@@ -222,8 +222,8 @@ class ReconnectingStream(ABC):
         try:
             await self._keep_up()
         except Exception as error:  # a bug: callers that wait for the stream must be notified
-            _log.exception("The %s failed.", self.what)
-            self._end(LedgerfoldError(f"The {self.what} failed: {error!r}"))
+            _log.exception("The %s failed.", self.description)
+            self._end(LedgerfoldError(f"The {self.description} failed: {error!r}"))
 
     async def _keep_up(self) -> None:
         backoff = self.connection.backoff()
@@ -244,7 +244,7 @@ class ReconnectingStream(ABC):
             wait_s = backoff.next_s()
             level = logging.INFO if error.retryable else logging.WARNING
             text = "The %s is not connected: %s Next try in %.1f s."
-            _log.log(level, text, self.what, error, wait_s)
+            _log.log(level, text, self.description, error, wait_s)
             await asyncio.sleep(wait_s)
 
     def _is_worth_a_retry(self, error: LedgerfoldError) -> bool:

@@ -59,7 +59,7 @@ class Sequences:
         # The last accepted batch is not known.
         self._is_in_doubt = False
         # Refused because of the gap, in order.
-        self._again: list[PendingRecords] = []
+        self._refused: list[PendingRecords] = []
         # Resent and refused as out of order, in order: later answers decide whether they are
         # stored.
         self._unclear: list[Answer] = []
@@ -86,13 +86,13 @@ class Sequences:
             unclear, self._unclear = self._unclear, []
             return [*(each._replace(refusal=None) for each in unclear), answer]
         is_out_of_order = _is_out_of_order(refusal)
-        if is_out_of_order and entry.is_resent and not self._again:
+        if is_out_of_order and entry.is_resent and not self._refused:
             self._unclear.append(answer)
             return []
         had_gap, refused = self.has_gap, self.refused_ones()
         # NOTE: a batch that is refused for another reason has to wait, too, so that results are
         # reported in order.
-        if had_gap and (self._again or is_out_of_order):
+        if had_gap and (self._refused or is_out_of_order):
             self._take_back(entry)
             return []
         self.has_gap = True
@@ -114,7 +114,7 @@ class Sequences:
     def _take_back(self, entry: PendingEntry) -> None:
         assert isinstance(entry, PendingRecords)
         entry.forget_numbers()
-        self._again.append(entry)
+        self._refused.append(entry)
 
     def give_up(self, entry: PendingEntry) -> None:
         """Abandons an expired batch. If it was sent, it may have been accepted."""
@@ -128,16 +128,16 @@ class Sequences:
         while self._unclear and self._unclear[0].entry.deadline_s <= now_s:
             due.append(self._unclear.pop(0).entry)
             self.has_gap = self._is_in_doubt = True
-        while self._again and self._again[0].deadline_s <= now_s:
-            due.append(self._again.pop(0))
+        while self._refused and self._refused[0].deadline_s <= now_s:
+            due.append(self._refused.pop(0))
         return due
 
-    def on_disconnect(self, sent: Iterable[PendingEntry]) -> list[PendingEntry]:
+    def on_disconnect(self, entries: Iterable[PendingEntry]) -> list[PendingEntry]:
         """Returns the batches to resend: those without an answer and those taken back."""
-        again = list[PendingEntry](self._again)
+        again = list[PendingEntry](self._refused)
         unclear = [each.entry for each in self._unclear]
-        self._again, self._unclear = [], []
-        returned = [*unclear, *again, *sent]
+        self._refused, self._unclear = [], []
+        returned = [*unclear, *again, *entries]
         for entry in returned:
             assert isinstance(entry, PendingRecords)
             if again:
@@ -167,8 +167,8 @@ class Sequences:
         return self.all_taken_back()
 
     def all_taken_back(self) -> list[PendingEntry]:
-        taken_back = [*(each.entry for each in self._unclear), *self._again]
-        self._again, self._unclear = [], []
+        taken_back = [*(each.entry for each in self._unclear), *self._refused]
+        self._refused, self._unclear = [], []
         return taken_back
 
 

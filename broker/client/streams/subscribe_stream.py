@@ -79,7 +79,7 @@ class SubscribeStream(ReceivingStream):
 
     def redeliver_all(self) -> None:
         """Clears the inbox and requests redelivery of everything unacknowledged."""
-        self._permits.taken(self.inbox.clear())
+        self._permits.on_taken(self.inbox.clear())
         if self.is_connected:
             self._ask(data_pb2.SubscribeRequest(redeliver=data_pb2.Redeliver()))
             self._grant()
@@ -109,7 +109,7 @@ class SubscribeStream(ReceivingStream):
             _log.warning(
                 "The %s closes with %d acknowledgements that the broker has not confirmed; "
                 "their messages may be redelivered.",
-                self.what,
+                self.description,
                 len(self._acks),
             )
 
@@ -183,9 +183,9 @@ class SubscribeStream(ReceivingStream):
         self.inbox.put([each for each in deliveries if not self._is_diverted(each)])
 
     def _on_disconnect(self) -> None:
-        self._acks.lost()
+        self._acks.on_loss()
         super()._on_disconnect()
-        self._permits.taken(self.inbox.clear())
+        self._permits.on_taken(self.inbox.clear())
         self._notify_disconnect()
 
     def _on_end(self, error: LedgerfoldError) -> None:

@@ -33,14 +33,16 @@ class _Batch:
     Memory: a bit per message; with gaps left by a compaction, 4 bytes more per message.
     """
 
-    __slots__ = ("_bits", "_first", "_indexes", "left")
+    __slots__ = ("_bits", "_first", "_indexes", "remaining")
 
     def __init__(self, batch_indexes: Sequence[int]) -> None:
-        first, last, self.left = batch_indexes[0], batch_indexes[-1], len(batch_indexes)
+        first, last, self.remaining = batch_indexes[0], batch_indexes[-1], len(batch_indexes)
         indexes_all = range(first, last + 1)
         # Ascending; usually without gaps.
-        self._indexes = indexes_all if len(indexes_all) == self.left else array("I", batch_indexes)
-        self._bits = bytearray(b"\xff") * (self.left // 8 + 1)
+        self._indexes = (
+            indexes_all if len(indexes_all) == self.remaining else array("I", batch_indexes)
+        )
+        self._bits = bytearray(b"\xff") * (self.remaining // 8 + 1)
         # All rows before this one are acknowledged.
         self._first = 0
 
@@ -71,7 +73,7 @@ class _Batch:
         at, bit = row >> 3, 1 << (row & 7)
         if self._bits[at] & bit:
             self._bits[at] ^= bit
-            self.left -= 1
+            self.remaining -= 1
 
 
 class BatchAcknowledgements:
@@ -132,7 +134,7 @@ class BatchAcknowledgements:
         return through
 
     def _is_done(self, position: Position, waiting: _Batch) -> bool:
-        if waiting.left:
+        if waiting.remaining:
             return False
         del self._waiting[position]
         return True

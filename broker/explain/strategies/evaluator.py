@@ -9,12 +9,12 @@ change that. The rules are those of ledgerfold/strategies/plain.py; a subclass o
     >>> from ledgerfold.storage.key_scan import KeyVersion
     >>> evaluator = ByRules(PublishingOrder())
     >>> for entry_id, value_bytes in enumerate((1, 0, 1)):
-    ...     found = Found(KeyVersion(Position(1, entry_id), -1, 5, 0, value_bytes, False))
+    ...     found = LocatedVersion(KeyVersion(Position(1, entry_id), -1, 5, 0, value_bytes, False))
     ...     for decision in evaluator.process(found):
-    ...         print(decision.found.name, decision.why)
+    ...         print(decision.version.name, decision.why)
     1:0 deleted by 1:1
     1:1 a tombstone
-    >>> [(decision.found.name, decision.why) for decision in evaluator.keeps()]
+    >>> [(decision.version.name, decision.why) for decision in evaluator.keeps()]
     [('1:2', 'newest')]
 """
 
@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
-from ledgerfold.broker.explain.versions import Found
+from ledgerfold.broker.explain.versions import LocatedVersion
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.text import counted
 from ledgerfold.strategies.plain import KeepN, PublishingOrder
@@ -48,11 +48,11 @@ class Decision(NamedTuple):
     `stays`: for a kept version, what must happen until it is dropped.
     """
 
-    found: Found
+    version: LocatedVersion
     keeps: bool
     rule: pb.CompactionRule
     reason: str
-    by: Found | None = None
+    by: LocatedVersion | None = None
     stays: str = ""
 
     @property
@@ -76,55 +76,57 @@ class RunParameters(NamedTuple):
     name: str
     settings: Mapping[str, str]
     time_ms: int
-    read: Callable[[Found], StoredMessage]
+    read: Callable[[LocatedVersion], StoredMessage]
 
 
 class Evaluator(Protocol):
     """An evaluator of the versions of one key, in one run."""
 
-    def process(self, version: Found) -> Iterable[Decision]: ...
+    def process(self, version: LocatedVersion) -> Iterable[Decision]: ...
 
     def keeps(self) -> Iterable[Decision]: ...
 
 
-def dropped(found: Found, rule: pb.CompactionRule, why: str, by: Found | None = None) -> Decision:
-    return Decision(found, False, rule, why, by)
+def dropped(
+    version: LocatedVersion, rule: pb.CompactionRule, why: str, by: LocatedVersion | None = None
+) -> Decision:
+    return Decision(version, False, rule, why, by)
 
 
-def applied(tombstone: Found) -> Decision:
+def applied(tombstone: LocatedVersion) -> Decision:
     """Returns the decision about a tombstone that has been applied."""
     return dropped(tombstone, pb.COMPACTION_RULE_TOMBSTONE, "a tombstone")
 
 
-def replaced(found: Found, by: Found, reason: str = "") -> Decision:
+def replaced(version: LocatedVersion, by: LocatedVersion, reason: str = "") -> Decision:
     """Returns the decision about a current value that another version replaces or deletes."""
     is_deleted = by.is_tombstone
     rule = pb.COMPACTION_RULE_DELETED if is_deleted else pb.COMPACTION_RULE_OBSCURED
-    return Decision(found, False, rule, reason, by)
+    return Decision(version, False, rule, reason, by)
 
 
 class ByRules:
     """The evaluator of `publishing-order`, and the base of those of other strategies."""
 
-    def __init__(self, rules: PublishingOrder[Found]) -> None:
+    def __init__(self, rules: PublishingOrder[LocatedVersion]) -> None:
         self._rules = rules
 
-    def process(self, version: Found) -> Iterator[Decision]:
+    def process(self, version: LocatedVersion) -> Iterator[Decision]:
         for removed in self._rules.process(version).removed:
-            yield self._removed(removed, version)
+            yield self._on_removal(removed, version)
         if version.is_tombstone:
             yield applied(version)
 
     def keeps(self) -> Iterator[Decision]:
         for survivor in self._rules.kept:
-            yield self._kept(survivor)
+            yield self._on_survival(survivor)
 
-    def _removed(self, found: Found, by: Found) -> Decision:
-        return replaced(found, by)
+    def _on_removal(self, version: LocatedVersion, by: LocatedVersion) -> Decision:
+        return replaced(version, by)
 
-    def _kept(self, found: Found) -> Decision:
+    def _on_survival(self, version: LocatedVersion) -> Decision:
         stays = "stays until a newer value or a tombstone of its key is compacted"
-        return Decision(found, True, pb.COMPACTION_RULE_NEWEST, "newest", stays=stays)
+        return Decision(version, True, pb.COMPACTION_RULE_NEWEST, "newest", stays=stays)
 
 
 class LastN(ByRules):
@@ -134,19 +136,19 @@ class LastN(ByRules):
         super().__init__(KeepN(n))
         self._n = n
 
-    def process(self, version: Found) -> Iterator[Decision]:
+    def process(self, version: LocatedVersion) -> Iterator[Decision]:
         yield from super().process(version)
         if len(self._rules.kept) > HELD_MAX:
             self._rules.kept.popleft()
 
-    def _removed(self, found: Found, by: Found) -> Decision:
+    def _on_removal(self, version: LocatedVersion, by: LocatedVersion) -> Decision:
         if by.is_tombstone:
-            return replaced(found, by)
+            return replaced(version, by)
         why = f"not the last: {by.name} is newer"
         if self._n > 1:
             newer = f"{self._rules.kept[0].name} to {by.name}"
             why = f"not one of the last {self._n:,}: {newer} are newer"
-        return dropped(found, pb.COMPACTION_RULE_BEYOND_N, why, by)
+        return dropped(version, pb.COMPACTION_RULE_BEYOND_N, why, by)
 
     def keeps(self) -> Iterator[Decision]:
         why = "the last" if self._n == 1 else f"one of the last {self._n:,}"
@@ -168,7 +170,7 @@ class Own:
     def __init__(self, name: str) -> None:
         self._why = f"the code of {name!r} decides"
 
-    def process(self, version: Found) -> Iterable[Decision]:
+    def process(self, version: LocatedVersion) -> Iterable[Decision]:
         keeps = version.in_compacted
         return [Decision(version, keeps, pb.COMPACTION_RULE_OWN_CODE, self._why)]
 

@@ -4,12 +4,12 @@
 >>> from ledgerfold.storage.key_scan import KeyVersion
 >>> evaluator = ByEventTime(EventTime())
 >>> for entry_id, (event_ms, value_bytes) in enumerate([(5, 1), (3, 1), (4, 0)]):
-...     found = Found(KeyVersion(Position(1, entry_id), -1, 9, event_ms, value_bytes, False))
-...     for decision in evaluator.process(found):
-...         print(decision.found.name, decision.why)
+...     key_version = KeyVersion(Position(1, entry_id), -1, 9, event_ms, value_bytes, False)
+...     for decision in evaluator.process(LocatedVersion(key_version)):
+...         print(decision.version.name, decision.why)
 1:1 older by event time than the current 1:0
 1:2 a tombstone older by event time than the current 1:0: ignored
->>> [(decision.found.name, decision.why) for decision in evaluator.keeps()]
+>>> [(decision.version.name, decision.why) for decision in evaluator.keeps()]
 [('1:0', 'latest by event time')]
 """
 
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from ledgerfold.broker.common.clock import LAST_MS
 from ledgerfold.broker.common.traffic import iso_time
 from ledgerfold.broker.explain.strategies.evaluator import ByRules, Decision, dropped, replaced
-from ledgerfold.broker.explain.versions import Found
+from ledgerfold.broker.explain.versions import LocatedVersion
 from ledgerfold.strategies.plain import EventTime, EventTimeWindow, takes_over
 from ledgerfold.v1 import explain_pb2 as pb
 
@@ -30,13 +30,13 @@ _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("m
 class ByEventTime(ByRules):
     """An evaluator with at most one current value."""
 
-    def __init__(self, rules: EventTime[Found]) -> None:
+    def __init__(self, rules: EventTime[LocatedVersion]) -> None:
         super().__init__(rules)
         # The last tombstone that was accepted.
-        self._tombstone: Found | None = None
+        self._tombstone: LocatedVersion | None = None
         self._why = ""
 
-    def process(self, version: Found) -> Iterator[Decision]:
+    def process(self, version: LocatedVersion) -> Iterator[Decision]:
         current = self._rules.kept[0] if self._rules.kept else None
         if current is not None and not takes_over(version, current):
             why = _ignored(version, current)
@@ -48,14 +48,14 @@ class ByEventTime(ByRules):
         else:
             self._why, self._tombstone = _accepted(version, self._tombstone), None
 
-    def _removed(self, found: Found, by: Found) -> Decision:
-        if _is_later(by, found):
-            return replaced(found, by, f", whose event time {_time(by)} is later")
-        return replaced(found, by, ", published later with the same event time")
+    def _on_removal(self, version: LocatedVersion, by: LocatedVersion) -> Decision:
+        if _is_later(by, version):
+            return replaced(version, by, f", whose event time {_time(by)} is later")
+        return replaced(version, by, ", published later with the same event time")
 
-    def _kept(self, found: Found) -> Decision:
+    def _on_survival(self, version: LocatedVersion) -> Decision:
         stays = "stays until a message of its key that is not older by event time is compacted"
-        return Decision(found, True, pb.COMPACTION_RULE_LATEST_EVENT, self._why, stays=stays)
+        return Decision(version, True, pb.COMPACTION_RULE_LATEST_EVENT, self._why, stays=stays)
 
 
 class ByWindow(ByEventTime):
@@ -64,11 +64,11 @@ class ByWindow(ByEventTime):
     """
 
     def __init__(self, lag_ms: int, time_ms: int) -> None:
-        self._window = EventTimeWindow[Found](time_ms - lag_ms)
+        self._window = EventTimeWindow[LocatedVersion](time_ms - lag_ms)
         super().__init__(self._window)
         self._lag = duration_text(lag_ms)
 
-    def process(self, version: Found) -> Iterator[Decision]:
+    def process(self, version: LocatedVersion) -> Iterator[Decision]:
         if self._window.is_young(version):
             why, stays = (
                 f"younger than the lag of {self._lag}",
@@ -79,7 +79,7 @@ class ByWindow(ByEventTime):
             yield from super().process(version)
 
 
-def _accepted(version: Found, tombstone: Found | None) -> str:
+def _accepted(version: LocatedVersion, tombstone: LocatedVersion | None) -> str:
     if tombstone is None or not _is_later(tombstone, version):
         return "latest by event time"
     return (
@@ -88,11 +88,11 @@ def _accepted(version: Found, tombstone: Found | None) -> str:
     )
 
 
-def _is_later(version: Found, other: Found) -> bool:
+def _is_later(version: LocatedVersion, other: LocatedVersion) -> bool:
     return version.event_time_ms > other.event_time_ms
 
 
-def _ignored(version: Found, current: Found) -> str:
+def _ignored(version: LocatedVersion, current: LocatedVersion) -> str:
     kind = "a tombstone " if version.is_tombstone else ""
     end = ": ignored" if version.is_tombstone else ""
     if _is_later(current, version):
@@ -100,8 +100,8 @@ def _ignored(version: Found, current: Found) -> str:
     return f"{kind}in a batch, with the same event time as the current {current.name}{end}"
 
 
-def _time(found: Found) -> str:
-    time_ms = found.event_time_ms
+def _time(version: LocatedVersion) -> str:
+    time_ms = version.event_time_ms
     return iso_time(time_ms) if 0 <= time_ms <= LAST_MS else f"{time_ms} ms"
 
 

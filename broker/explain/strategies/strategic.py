@@ -11,9 +11,9 @@ the current message and the next one with their values.
     ...     return StoredMessage(-1, 1, b"k", False, value, False, {}, 0, 0, None)
     >>> evaluator = Strategic(RunParameters("numeric", {}, 0, read))
     >>> for entry_id in range(2):
-    ...     found = Found(KeyVersion(Position(1, entry_id), -1, 5, 0, 1, False))
+    ...     found = LocatedVersion(KeyVersion(Position(1, entry_id), -1, 5, 0, 1, False))
     ...     for decision in evaluator.process(found):
-    ...         print(decision.found.name, decision.why)
+    ...         print(decision.version.name, decision.why)
     1:1 numeric keeps 1:0: 2 is not larger than 7
 """
 
@@ -29,7 +29,7 @@ from ledgerfold.broker.explain.strategies.evaluator import (
     dropped,
     replaced,
 )
-from ledgerfold.broker.explain.versions import Found
+from ledgerfold.broker.explain.versions import LocatedVersion
 from ledgerfold.strategies.ready_made import READY_MADE
 from ledgerfold.strategies.strategic import StrategicMessage
 from ledgerfold.strategies.words import words_of
@@ -51,11 +51,11 @@ class Strategic:
     def __init__(self, requested: RunParameters) -> None:
         self._name, self._read = requested.name, requested.read
         self._strategy = READY_MADE[requested.name](**requested.settings)
-        self._standing: tuple[Found, StrategicMessage] | None = None
+        self._current: tuple[LocatedVersion, StrategicMessage] | None = None
 
-    def process(self, version: Found) -> Iterator[Decision]:
+    def process(self, version: LocatedVersion) -> Iterator[Decision]:
         current = self._message(version)
-        standing, previous = self._standing or (None, None)
+        standing, previous = self._current or (None, None)
         if self._strategy.should_keep_left(previous, current):
             why = None if previous is None else words_of(self._strategy, previous, current)
             yield self._skipped(version, standing, why)
@@ -66,20 +66,22 @@ class Strategic:
             yield replaced(standing, version, f": {why}")
         if version.is_tombstone:
             yield applied(version)
-        self._standing = None if version.is_tombstone else (version, current)
+        self._current = None if version.is_tombstone else (version, current)
 
     def keeps(self) -> Iterator[Decision]:
-        if self._standing is not None:
+        if self._current is not None:
             why = f"chosen by {self._name}"
             stays = f"stays until {self._name} no longer keeps it when a newer message is compacted"
-            yield Decision(self._standing[0], True, pb.COMPACTION_RULE_CHOSEN, why, stays=stays)
+            yield Decision(self._current[0], True, pb.COMPACTION_RULE_CHOSEN, why, stays=stays)
 
-    def _skipped(self, version: Found, standing: Found | None, why: str | None) -> Decision:
-        verb = "skips it" if standing is None else f"keeps {standing.name}"
+    def _skipped(
+        self, version: LocatedVersion, current: LocatedVersion | None, why: str | None
+    ) -> Decision:
+        verb = "skips it" if current is None else f"keeps {current.name}"
         reason = f"{self._name} {verb}: {why or 'should_keep_left returned True'}"
-        return dropped(version, pb.COMPACTION_RULE_SKIPPED, reason, standing)
+        return dropped(version, pb.COMPACTION_RULE_SKIPPED, reason, current)
 
-    def _message(self, version: Found) -> _Message:
+    def _message(self, version: LocatedVersion) -> _Message:
         message_id = (*version.position, version.version.batch_index)
         message = _Message(version.event_time_ms, version.publish_time_ms, message_id)
         if not self._strategy.reads:

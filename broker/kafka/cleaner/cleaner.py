@@ -284,26 +284,26 @@ class Cleaner(Cleanings):
             return None
         return _Begun(self._broker.partitions_of_kafka()[name], planned)
 
-    async def _clean(self, begun: _Begun) -> _Ended:
+    async def _clean(self, running: _Begun) -> _Ended:
         """Runs a cleaning that has begun, to its end. Raises DiskFailure."""
-        partition, name = begun.partition, begun.partition.name
+        partition, name = running.partition, running.partition.name
         config, clock = self._broker.kafka_config, self._broker.clock
         try:
-            work = self._cleaning("clean", partition, begun.plan)
+            work = self._cleaning("clean", partition, running.plan)
             rate = cleaning_rate(config, clock)
             outcome = await self._run(name, work.run(self._broker.metadata, rate))
         except (CompactionFenced, CompactionCancelled, Moved):
             return _Ended(was_aborted=True)
         except Exception as error:
-            return await self._ended_by(error, begun)
+            return await self._ended_by(error, running)
         finally:
             self._end(name)
         self._forget_obstacles(name)
         return _Ended(outcome)
 
-    async def _ended_by(self, error: Exception, begun: _Begun) -> _Ended:
+    async def _ended_by(self, error: Exception, running: _Begun) -> _Ended:
         """Handles the failure of a cleaning. Raises DiskFailure."""
-        partition, name = begun.partition, begun.partition.name
+        partition, name = running.partition, running.partition.name
         if (obstacle := self._obstacle(name, error)) is not None:
             return _Ended(obstacle=obstacle)
         is_there = self._broker.partitions_of_kafka().get(name) is partition
@@ -316,11 +316,11 @@ class Cleaner(Cleanings):
             _log.error("%s: a cleaning failed with an internal error", name, exc_info=error)
             error = CompactionFailed("clean", repr(error))
         if not self._may_try_again(name, error):
-            await self._failed(partition, begun.plan, error)
+            await self._failed(partition, running.plan, error)
         return _Ended(failure=error)
 
-    async def dry_run(self, name: str, made: Plan) -> CleanManifest:
-        """Runs a dry run of `made`, a plan made after idle(). Raises as Cleaning.dry_run().
+    async def dry_run(self, name: str, plan: Plan) -> CleanManifest:
+        """Runs a dry run of `plan`, a plan made after idle(). Raises as Cleaning.dry_run().
 
         The log is paused until the dry run ends, so that the files it reads stay.
         """
@@ -328,15 +328,15 @@ class Cleaner(Cleanings):
             partition = self._broker.partitions_of_kafka().get(name)
             if partition is None:
                 raise Moved(f"{name} was unloaded; try again.")
-            return await self._cleaning("plan", partition, made).dry_run()
+            return await self._cleaning("plan", partition, plan).dry_run()
 
-    def _cleaning(self, kind: str, partition: Partition, made: Plan) -> Cleaning:
+    def _cleaning(self, kind: str, partition: Partition, plan: Plan) -> Cleaning:
         """Returns a cleaning of the log under a new run id."""
         broker, now_ms, name = self._broker, self._broker.clock.now_ms(), partition.name
         self._count += 1
         return Cleaning(
             partition,
-            made,
+            plan,
             f"{kind}-{name}-{now_ms}-{self._count}",
             self._compactor,
             broker.store,
@@ -351,11 +351,11 @@ class Cleaner(Cleanings):
         self._deaths[name] = self._deaths.get(name, 0) + 1
         return self._deaths[name] < _DEATHS_MAX
 
-    async def _failed(self, partition: Partition, made: Plan, error: LedgerfoldError) -> None:
+    async def _failed(self, partition: Partition, plan: Plan, error: LedgerfoldError) -> None:
         name = partition.name
         _log.error("%s: a cleaning failed; the log is uncleanable: %s", name, error)
         self.mark_uncleanable(name, str(error), failure_kind(error))
-        await partition.set_checkpoint(made.first_dirty_offset)
+        await partition.set_checkpoint(plan.first_dirty_offset)
 
     def mark_uncleanable(self, name: str, why: str, kind: str = MARKED) -> None:
         """Marks a log uncleanable until the broker restarts or the topic is deleted."""

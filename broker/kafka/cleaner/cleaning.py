@@ -91,7 +91,7 @@ class Cleaning:
         ledger_ids = await partition.log.in_thread(
             lambda: [metadata.allocate_ledger_id() for _ in sources]
         )
-        requested = self._asked(sources)
+        requested = self._request(sources)
         requested.segment_bytes_max = store.settings.segment_bytes_max
         if io_bytes_per_second is not None:
             requested.io_bytes_per_second = io_bytes_per_second
@@ -124,7 +124,7 @@ class Cleaning:
 
         Raises CompactionError, StorageError, Moved.
         """
-        requested = self._asked(await self._settled())
+        requested = self._request(await self._settled())
         requested.dry_run = True
         return await self.compactor.clean(requested)
 
@@ -135,7 +135,7 @@ class Cleaning:
         await self.partition.log.settle()
         return sources
 
-    def _asked(self, sources: list[LiveSegment]) -> CleanPlan:
+    def _request(self, sources: list[LiveSegment]) -> CleanPlan:
         """Returns the worker's plan without its outputs. Raises MissingFile, Moved."""
         partition, log, config = self.partition, self.partition.log, self.partition.config
         following = [*(each.base_offset for each in sources[1:]), self.plan.bound]

@@ -89,7 +89,7 @@ async def delete_old_segments(partition: Partition, clock_ms: Callable[[], int])
     """Deletes the segments that retention permits. Returns how many. Raises Moved, DiskFailure."""
     log = partition.log
 
-    def found() -> tuple[int, int, bool]:
+    def count_deletable() -> tuple[int, int, bool]:
         segments = [each.facts for each in log.segments]
         going = deletable(
             segments,
@@ -100,7 +100,7 @@ async def delete_old_segments(partition: Partition, clock_ms: Callable[[], int])
         )
         return going.count, going.log_start, going.must_roll
 
-    count, _, must_roll = found()
+    count, _, must_roll = count_deletable()
     if not count:
         return 0
     if must_roll:
@@ -110,6 +110,6 @@ async def delete_old_segments(partition: Partition, clock_ms: Callable[[], int])
         first_offset = record.kafka.segments[0].base_offset
         record.kafka.log_start_offset = max(record.kafka.log_start_offset, first_offset)
 
-    deleted = await log.drop_first(lambda: found()[0], start)
+    deleted = await log.drop_first(lambda: count_deletable()[0], start)
     await partition.begins_later()
     return deleted

@@ -44,17 +44,17 @@ def _typed(value: object, kind: type[T]) -> T:
 
 @dataclass(frozen=True)
 class BrokerConfig:
-    """A broker's settings, validated. `given`: the settings that were set, as text."""
+    """A broker's settings, validated. `texts`: the settings that were set, as text."""
 
-    given: Mapping[str, str]
+    texts: Mapping[str, str]
     values: Mapping[str, Value]
     ignored: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> BrokerConfig:
-        known = {name: text for name, text in given.items() if name in BROKER_SETTINGS}
+    def of(cls, texts: Mapping[str, str]) -> BrokerConfig:
+        known = {name: text for name, text in texts.items() if name in BROKER_SETTINGS}
         values = {name: BROKER_SETTINGS[name].parse(text) for name, text in known.items()}
-        config = cls(known, values, tuple(name for name in given if name not in known))
+        config = cls(known, values, tuple(name for name in texts if name not in known))
         config._check()
         return config
 
@@ -84,17 +84,17 @@ class BrokerConfig:
         # As Java converts a double.
         return 0 if isnan(keys) else int(max(-INT_MAX - 1, min(keys, INT_MAX)))
 
-    def changed(self, given: Mapping[str, str | None]) -> BrokerConfig:
+    def changed(self, texts: Mapping[str, str | None]) -> BrokerConfig:
         """Returns the settings after a change at run time; `None` unsets one. Refuses what Kafka
         refuses.
         """
-        fixed = [each for each in given if each in BROKER_SETTINGS and not _is_dynamic(each)]
+        fixed = [each for each in texts if each in BROKER_SETTINGS and not _is_dynamic(each)]
         if fixed:
             names = ", ".join(fixed)
             raise invalid_config(f"Cannot update these configs dynamically: Set({names})")
-        merged = {**self.given, **given}
+        merged = {**self.texts, **texts}
         new = {name: text for name, text in merged.items() if text is not None}
-        if "log.cleaner.threads" in given:
+        if "log.cleaner.threads" in texts:
             text = new.get("log.cleaner.threads", "1")
             threads = BROKER_SETTINGS["log.cleaner.threads"].parse(text)
             assert isinstance(threads, int)
@@ -148,7 +148,7 @@ class LogConfig:
     @classmethod
     def of(cls, topic: Mapping[str, str], broker: BrokerConfig | None = None) -> LogConfig:
         """Returns the settings of a topic that is created or changed. Raises KafkaError."""
-        config = cls.kept(topic, broker)
+        config = cls.existing(topic, broker)
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             raise invalid_config(
                 f"conflict topic config setting min.compaction.lag.ms "
@@ -164,7 +164,7 @@ class LogConfig:
         return config
 
     @classmethod
-    def kept(cls, topic: Mapping[str, str], broker: BrokerConfig | None) -> LogConfig:
+    def existing(cls, topic: Mapping[str, str], broker: BrokerConfig | None) -> LogConfig:
         """Returns the settings of an existing topic; they are valid with any settings of its
         broker, as in Kafka.
         """
@@ -227,10 +227,10 @@ class LogConfig:
             return self.segment_ms
         return min(self.segment_ms, self.max_compaction_lag_ms)
 
-    def roll_jitter_ms(self, drawn: int) -> int:
-        """Returns a segment's share of segment.jitter.ms. `drawn`: a random number, at least 0."""
+    def roll_jitter_ms(self, random_number: int) -> int:
+        """Returns a segment's share of segment.jitter.ms. `random_number`: at least 0."""
         most = min(self.number("segment.jitter.ms"), self.segment_ms)
-        return drawn % most if most else 0
+        return random_number % most if most else 0
 
     @cached_property
     def compression_type(self) -> str:
@@ -241,17 +241,18 @@ class LogConfig:
         return self.word("message.timestamp.type") == "LogAppendTime"
 
 
-def check_thread_change(now: int, wanted: int) -> None:
+def check_thread_change(current: int, requested: int) -> None:
     """Checks how far the number of threads changes at once. Raises KafkaError."""
-    if wanted < 1:
+    if requested < 1:
         raise invalid_config("Log cleaner threads should be at least 1")
-    if wanted < now // 2:
+    if requested < current // 2:
         raise invalid_config(
-            f"Log cleaner threads cannot be reduced to less than half the current value {now}"
+            f"Log cleaner threads cannot be reduced to less than half the current value {current}"
         )
-    if wanted > now * 2:
+    if requested > current * 2:
         raise invalid_config(
-            f"Log cleaner threads cannot be increased to more than double the current value {now}"
+            f"Log cleaner threads cannot be increased to more than double the current value "
+            f"{current}"
         )
 
 

@@ -71,36 +71,36 @@ class SegmentLoader:
                 self._ends[last] = figures.next_offset
 
     def segment(
-        self, segment: KafkaSegment, since: int, found: Callable[[FoundBatch], object]
+        self, segment: KafkaSegment, offset: int, on_batch: Callable[[FoundBatch], object]
     ) -> LiveSegment:
-        """Loads a segment. `found` is called with each batch that is read, in order.
+        """Loads a segment. `on_batch` is called with each batch that is read, in order.
 
-        Batches are read if some of them end after `since`, or if the segment does not match its
+        Batches are read if some of them end after `offset`, or if the segment does not match its
         record.
         """
         if segment.is_cleaned:
             live = cleaned_segment(segment)
-            if segment.figures.next_offset > since:
-                self._read_batches(live, live.ledger_ids, found)
+            if segment.figures.next_offset > offset:
+                self._read_batches(live, live.ledger_ids, on_batch)
             return live
         live = LiveSegment(segment.base_offset, [], self._grow(segment.base_offset))
         figures = self._figures.get(segment.base_offset, KafkaSegmentFigures())
-        if figures.next_offset <= since and not self._ends.keys().isdisjoint(segment.ledger_ids):
+        if figures.next_offset <= offset and not self._ends.keys().isdisjoint(segment.ledger_ids):
             live.parts += self._parts(segment, figures.next_offset)
             live.restore(figures)
         else:
             # A repair cleared the figures.
             is_repaired = segment.HasField("figures") and not figures.size_bytes
-            self._read_batches(live, segment.ledger_ids, found, is_repaired=is_repaired)
+            self._read_batches(live, segment.ledger_ids, on_batch, is_repaired=is_repaired)
             live.restore_begin(segment.begun_ms)
-            self._see_end(live.facts.next_offset, segment.reserved_upto, since)
+            self._see_end(live.facts.next_offset, segment.reserved_upto, offset)
             live.check(figures, segment.reserved_upto)
         return live
 
-    def _see_end(self, end: int, reserved_upto: int, since: int) -> None:
-        """Notes a loss at the segment's end. A loss before `since` is already accounted for."""
+    def _see_end(self, end: int, reserved_upto: int, offset: int) -> None:
+        """Notes a loss at the segment's end. A loss before `offset` is already accounted for."""
         self.is_behind_loss |= reserved_upto > end
-        self.is_behind_loss &= max(end, reserved_upto) > since
+        self.is_behind_loss &= max(end, reserved_upto) > offset
 
     def end_of(self, ledger_id: int) -> int | None:
         """Returns the offset after a raw ledger's last batch; None if it is empty."""
@@ -129,7 +129,7 @@ class SegmentLoader:
         self,
         live: LiveSegment,
         ledger_ids: Iterable[int],
-        found: Callable[[FoundBatch], object],
+        on_batch: Callable[[FoundBatch], object],
         *,
         is_repaired: bool = False,
     ) -> None:
@@ -153,7 +153,7 @@ class SegmentLoader:
                 while lost and lost[0] < entry.entry_id:
                     del lost[0]
                     self.is_behind_loss = True
-                found(
+                on_batch(
                     FoundBatch(live, header, entry.append_time_ms, read_whole, self.is_behind_loss)
                 )
                 self.is_behind_loss = False

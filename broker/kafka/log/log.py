@@ -132,20 +132,20 @@ class KafkaLog:
     # -- opening and closing ---------------------------------------------------------------
 
     async def open(
-        self, begin: Callable[[int, int], int], found: Callable[[FoundBatch], object]
+        self, begin: Callable[[int, int], int], on_batch: Callable[[FoundBatch], object]
     ) -> None:
         """Loads the segments and begins a ledger, on a thread.
 
         `begin` receives the log's end, and whether nothing before the active segment was lost; it
-        returns the offset from which batches must be replayed. `found` then receives each batch
+        returns the offset from which batches must be replayed. `on_batch` then receives each batch
         from there on, in order, and some earlier ones. If the disk takes no new ledger, the log has
         failed but can be read. Raises DiskFailure if the log has no ledger yet or cannot be read,
         Corruption, MissingFile.
         """
-        await self._files.in_thread(lambda: self._open(begin, found))
+        await self._files.in_thread(lambda: self._open(begin, on_batch))
 
     def _open(
-        self, begin: Callable[[int, int], int], found: Callable[[FoundBatch], object]
+        self, begin: Callable[[int, int], int], on_batch: Callable[[FoundBatch], object]
     ) -> None:
         truncated_to = self._stored.record.kafka.truncated_to
         check_order(self._stored.record)
@@ -162,7 +162,7 @@ class KafkaLog:
         since = begin(end, self._intact_end)
         for segment in self._stored.record.kafka.segments:
             if segment.is_cleaned or segment.ledger_ids:
-                self.segments.append(self._loading.segment(segment, since, found))
+                self.segments.append(self._loading.segment(segment, since, on_batch))
         loaded = self.segments.before(self.segments.active)
         self._ended = [each for each in loaded if not each.is_cleaned]
         self._is_open = True

@@ -34,7 +34,7 @@ class PendingSegments:
     def add(
         self,
         ledger_id: int,
-        begun: Growth,
+        growth: Growth,
         ended: LiveSegment,
         producers: KafkaProducers,
         recorded: Collection[int],
@@ -43,9 +43,9 @@ class PendingSegments:
         for each in [each for each in self._by_ledger if each in recorded]:
             del self._by_ledger[each]
         self._by_ledger[ledger_id] = _PendingSegment(
-            begun.base_offset,
+            growth.base_offset,
             ended.base_offset,
-            begun.modified_ms,
+            growth.modified_ms,
             ended.figures(),
             producers,
         )

@@ -44,7 +44,7 @@ class KafkaRead(NamedTuple):
 
     batches: Sequence[StoredBatch]
     next_offset: int
-    place: Place | None
+    location: Place | None
 
 
 class KafkaReads:
@@ -57,11 +57,11 @@ class KafkaReads:
         self._files, self._state = files, state
 
     async def read(
-        self, offset: int, *, end: int, bytes_max: int, place: Place | None = None
+        self, offset: int, *, end: int, bytes_max: int, location: Place | None = None
     ) -> KafkaRead:
         """Reads batches that end at or after `offset` and before `end`, about `bytes_max` of them.
 
-        `place`: the place that an earlier read returned for that offset. Raises Moved when the
+        `location`: the place that an earlier read returned for that offset. Raises Moved when the
         topic was unloaded, Corruption, MissingFile.
         """
         while offset < end:
@@ -73,22 +73,22 @@ class KafkaReads:
                 part = segment.parts[at]
                 try:
                     with self._files.moved_if_closed():
-                        entries = await self._read_part(segment, part, offset, bytes_max, place)
+                        entries = await self._read_part(segment, part, offset, bytes_max, location)
                 except MissingFile:
                     if self._segments.holds(part.ledger_id):
                         raise
-                    place = None
+                    location = None
                     continue
                 batches = _before(entries, end)
                 if entries:
-                    return _found(batches, part.ledger_id, offset)
+                    return _result(batches, part.ledger_id, offset)
                 if not self._segments.holds(part.ledger_id):
                     # Its replacement may reach further.
                     continue
             following = self._start_after(segment, at)
             if following is None:
                 break
-            offset, place = max(offset, following), None
+            offset, location = max(offset, following), None
         return KafkaRead((), offset, None)
 
     def _start_after(self, segment: LiveSegment, at: int) -> int | None:
@@ -98,11 +98,15 @@ class KafkaReads:
         return self._segments.next_base(self._segments.index(segment.base_offset))
 
     async def _read_part(
-        self, segment: LiveSegment, part: Part, offset: int, bytes_max: int, place: Place | None
+        self, segment: LiveSegment, part: Part, offset: int, bytes_max: int, location: Place | None
     ) -> list[StoredEntry]:
         reader = self.reader(segment, part)
-        if place is not None and place.offset == offset and place.ledger_id == part.ledger_id:
-            start: Position | None = place.position
+        if (
+            location is not None
+            and location.offset == offset
+            and location.ledger_id == part.ledger_id
+        ):
+            start: Position | None = location.position
         elif segment.is_cleaned:
             # Entries of cleaned ledgers have the position (0, last offset of the batch).
             start = Position(0, offset)
@@ -131,7 +135,7 @@ def _before(entries: Sequence[StoredEntry], end: int) -> list[StoredBatch]:
     return batches
 
 
-def _found(batches: list[StoredBatch], ledger_id: int, offset: int) -> KafkaRead:
+def _result(batches: list[StoredBatch], ledger_id: int, offset: int) -> KafkaRead:
     if not batches:
         return KafkaRead((), offset, None)
     last = batches[-1]

@@ -65,14 +65,14 @@ class OpenedRecords:
 
     @property
     def keyless_rows(self) -> Sequence[int]:
-        return self._found[1]
+        return self._records_and_keyless[1]
 
     @cached_property
     def columns(self) -> RecordColumns:
-        return plain_columns(self._header, self._found[0])
+        return plain_columns(self._header, self._records_and_keyless[0])
 
     @cached_property
-    def _found(self) -> tuple[bytes, Sequence[int]]:
+    def _records_and_keyless(self) -> tuple[bytes, Sequence[int]]:
         """The decompressed records and the rows without a key, with headers counted."""
         header, section = self._header, self._section
         count = header.record_count

@@ -78,7 +78,7 @@ def relist(log: KafkaLog, raw_ids: Sequence[int], begins_at: Callable[[int], int
     put_segments(log, segments)
 
 
-def _drop_empty(kept: list[KafkaSegment], base: int | None) -> None:
+def _drop_empty(segments: list[KafkaSegment], base: int | None) -> None:
     """Drops empty segments after the end of the log, whose last entries a crash removed.
 
     >>> log = KafkaLog(segments=[{"ledger_ids": [1]}, {"base_offset": 5, "is_cleaned": True}])
@@ -86,23 +86,23 @@ def _drop_empty(kept: list[KafkaSegment], base: int | None) -> None:
     >>> [(each.base_offset, list(each.ledger_ids)) for each in log.segments]
     [(0, [1, 9])]
     """
-    while kept and kept[-1].is_cleaned and not kept[-1].ledger_ids:
-        if base is not None and kept[-1].base_offset < base:
+    while segments and segments[-1].is_cleaned and not segments[-1].ledger_ids:
+        if base is not None and segments[-1].base_offset < base:
             return
-        kept.pop()
+        segments.pop()
 
 
-def move_active(log: KafkaLog, base_offset: int, left: KafkaSegment | None) -> None:
-    """Moves the empty active segment to an offset; `left` is inserted before it.
+def move_active(log: KafkaLog, base_offset: int, previous: KafkaSegment | None) -> None:
+    """Moves the empty active segment to an offset; `previous` is inserted before it.
 
     The segment before it records that the offsets in between are not assigned again.
     """
     *others, active = log.segments
     if others and not others[-1].is_cleaned and active.base_offset <= base_offset:
-        others[-1].reserved_upto = base_offset if left is None else left.base_offset
+        others[-1].reserved_upto = base_offset if previous is None else previous.base_offset
     active.base_offset = base_offset
-    if left is not None:
-        others.append(left)
+    if previous is not None:
+        others.append(previous)
     put_segments(log, [*others, active])
 
 
@@ -174,14 +174,14 @@ def intact_end(log: KafkaLog, offset: int, end_of: Callable[[int], int | None]) 
     return offset
 
 
-def _has_all(segment: KafkaSegment, held: int | None, *, if_unrecorded: bool = False) -> bool:
-    """Returns whether an ended raw segment still holds all its batches. `held`: the present end.
+def _has_all(segment: KafkaSegment, held_end: int | None, *, if_unrecorded: bool = False) -> bool:
+    """Returns whether an ended raw segment still holds all its batches.
 
-    `if_unrecorded`: the answer if its end was not recorded.
+    `held_end`: the present end; `if_unrecorded`: the answer if its end was not recorded.
     """
     if not segment.HasField("figures"):
         return if_unrecorded
-    return segment.figures.next_offset <= (segment.base_offset if held is None else held)
+    return segment.figures.next_offset <= (segment.base_offset if held_end is None else held_end)
 
 
 def _has_ended_empty(segment: KafkaSegment) -> bool:

@@ -49,10 +49,10 @@ _COPY_BYTES = 1024 * 1024
 
 
 class _Remainder(NamedTuple):
-    """The rest of a segment. `made`: the ledger of its copied batches, if there are any."""
+    """The rest of a segment. `ledger`: the ledger of its copied batches, if there are any."""
 
     segment: KafkaSegment
-    made: LedgerRecord | None
+    ledger: LedgerRecord | None
 
 
 def truncate(
@@ -95,30 +95,30 @@ def truncate(
     if is_compacted and offset < old_active and log.HasField("first_dirty_offset"):
         log.first_dirty_offset = truncated(log.first_dirty_offset, remainder.segment.base_offset)
     gone = sorted(named - ledger_ids)
-    _write(record, remainder.made, gone, store, metadata)
+    _write(record, remainder.ledger, gone, store, metadata)
     return gone
 
 
 def _write(
     record: TopicRecord,
-    made: LedgerRecord | None,
-    gone: Sequence[int],
+    ledger: LedgerRecord | None,
+    deleted_ids: Sequence[int],
     store: LedgerStore,
     metadata: MetadataStore,
 ) -> None:
     reach("truncate.before-batch")
     try:
         with metadata.batch() as batch:
-            if made is not None:
-                batch.put(made)
-            for ledger_id in gone:
+            if ledger is not None:
+                batch.put(ledger)
+            for ledger_id in deleted_ids:
                 store.mark_deleting(ledger_id, batch)
             batch.put(record)
     except LedgerfoldError as error:
         # NOTE: the next start decides about a failed write that may be durable after all.
         may_be_durable = isinstance(error, DiskFailure) and error.may_be_durable
-        if made is not None and not may_be_durable:
-            store.delete_files(made.ledger_id)
+        if ledger is not None and not may_be_durable:
+            store.delete_files(ledger.ledger_id)
         raise
     reach("truncate.after-batch")
 
@@ -176,7 +176,7 @@ class _Truncation:
             if first_gone is None:
                 is_closed, is_cut = self._is_closed_behind(at), ledger_id in old.cut_behind
             else:
-                gone = chain([first_gone], batches, self._behind(at))
+                gone = chain([first_gone], batches, self._headers_after(at))
                 is_closed, is_cut = self._is_in_time_index(gone), True
             if is_closed:
                 growth.end()
@@ -212,7 +212,7 @@ class _Truncation:
         is_end = self._is_ended and at + 1 == len(ledger_ids)
         return is_end or ledger_ids[at] in self._segment.closed_behind
 
-    def _behind(self, at: int) -> Iterator[BatchHeader | None]:
+    def _headers_after(self, at: int) -> Iterator[BatchHeader | None]:
         """Yields the batches of later ledgers, and None where the indexes were closed."""
         for index, ledger_id in list(enumerate(self._segment.ledger_ids))[at:]:
             if index > at:
@@ -221,14 +221,14 @@ class _Truncation:
             if self._is_closed_behind(index):
                 yield None
 
-    def _is_in_time_index(self, gone: Iterable[BatchHeader | None]) -> bool:
+    def _is_in_time_index(self, headers: Iterable[BatchHeader | None]) -> bool:
         """Returns whether the time index keeps an entry for the highest remaining time.
 
         It keeps an entry that was added later: by a deleted batch before a higher time came, or
         when the indexes were closed.
         """
         grown = copy(self._growth)
-        for header in gone:
+        for header in headers:
             if header is None:
                 return True
             grown.add(header, 0)

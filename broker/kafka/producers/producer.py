@@ -96,10 +96,10 @@ class ProducerEntry:
         """The last data offset; -1 if only markers are known."""
         return self.sent[-1].last_offset if self.sent else -1
 
-    def add_batch(self, epoch: int, sent: Sent) -> None:
+    def add_batch(self, epoch: int, batch: Sent) -> None:
         self._move_to(epoch)
-        self.sent.append(sent)
-        self.last_timestamp_ms = sent.timestamp_ms
+        self.sent.append(batch)
+        self.last_timestamp_ms = batch.timestamp_ms
 
     def end_transaction(self, epoch: int, marker: EndMarker) -> None:
         self._move_to(epoch)
@@ -151,14 +151,14 @@ class ProducerAppend:
     Nothing changes for others until Producers.commit merges `entry`. `partition`: for messages.
     """
 
-    def __init__(self, known: ProducerEntry, origin: Origin, partition: str) -> None:
-        self._known, self._origin, self._partition = known, origin, partition
+    def __init__(self, entry: ProducerEntry, origin: Origin, partition: str) -> None:
+        self._entry, self._origin, self._partition = entry, origin, partition
         self.entry = ProducerEntry(
-            known.producer_id,
-            known.epoch,
-            known.coordinator_epoch,
-            known.last_timestamp_ms,
-            known.transaction_first_offset,
+            entry.producer_id,
+            entry.epoch,
+            entry.coordinator_epoch,
+            entry.last_timestamp_ms,
+            entry.transaction_first_offset,
         )
         # The first offset of the transaction that this append began.
         self.began: int | None = None
@@ -231,9 +231,9 @@ class ProducerAppend:
                 )
             return
         # A producer whose records are all deleted may continue with any number.
-        if self._known.epoch == NO_EPOCH:
+        if self._entry.epoch == NO_EPOCH:
             return
-        last = self._known.last_sequence
+        last = self._entry.last_sequence
         if first != last + 1 and not (first == 0 and last == INT_MAX):
             raise KafkaError(
                 KafkaErrorKind.OUT_OF_ORDER_SEQUENCE_NUMBER,

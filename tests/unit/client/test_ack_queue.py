@@ -38,7 +38,7 @@ def test_answered_acknowledgements_are_forgotten() -> None:
     frames(queue)
     queue.answered(ack.request_id)
     assert len(queue)
-    queue.lost()
+    queue.on_loss()
     assert entry_ids(frames(queue)) == [3, 4]
 
 
@@ -47,7 +47,7 @@ def test_unanswered_acknowledgements_are_resent_in_order() -> None:
     queue = filled(3)
     frames(queue)
     add(queue, 2, first=3)
-    queue.lost()
+    queue.on_loss()
     again = frames(queue)
     assert entry_ids(again) == [0, 1, 2, 3, 4]
     queue.answered(again[-1].request_id)
@@ -59,7 +59,7 @@ def test_an_answer_of_a_broken_connection_is_ignored() -> None:
     queue = filled(1)
     queue.request_confirmation()
     [first] = frames(queue)
-    queue.lost()
+    queue.on_loss()
     [second] = frames(queue)
     queue.answered(first.request_id)
     assert len(queue)
@@ -100,7 +100,7 @@ def test_the_last_of_several_cumulative_acknowledgements_counts() -> None:
     queue.add_cumulative(Position(1, 9))
     frames(queue)
     queue.answered(first.request_id)
-    queue.lost()
+    queue.on_loss()
     [again] = frames(queue)
     assert again.cumulative
     assert entry_ids([again]) == [9]
@@ -167,5 +167,5 @@ def test_clearing_forgets_everything() -> None:
     queue.add_cumulative(Position(1, 9))
     add(queue, 1, first=5)
     queue.clear()
-    queue.lost()
+    queue.on_loss()
     assert frames(queue) == []

@@ -112,7 +112,7 @@ def test_granted_and_queued_messages_add_up_to_the_queue_size() -> None:
     assert permits.to_grant() == 10
     permits.received(12)
     assert permits.to_grant() == 0
-    permits.taken(5)
+    permits.on_taken(5)
     assert permits.to_grant() == 5
     permits.disconnected()
     # 7 wait, so the new connection may deliver 3.

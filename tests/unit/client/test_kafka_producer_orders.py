@@ -107,7 +107,7 @@ class Run:
         stream = self.core.stream
         assert stream.sequences is not None
         refused = (each.entry for each in stream.sequences._unclear)
-        waiting = (*refused, *stream.sequences._again, *stream._sent, *stream._unsent)
+        waiting = (*refused, *stream.sequences._refused, *stream._sent, *stream._unsent)
         for entry in waiting[:count]:
             entry.deadline_s = 0.0
         if waiting:

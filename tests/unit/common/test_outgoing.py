@@ -51,7 +51,7 @@ def test_reads_get_smaller_as_space_gets_scarce() -> None:
     outgoing = Outgoing(bytes_max=64 * READ_PART * KIB)
     most, granted = 1024 * KIB, list[int]()
     while (share := outgoing.share()).reserve(most):
-        granted.append(share.held)
+        granted.append(share.size_bytes)
     assert granted == sorted(granted, reverse=True)
     assert (granted[0], granted[-1]) == (READ_LEAST, READ_LEAST)
     assert sum(granted) == outgoing.unsent_bytes <= outgoing.bytes_max
@@ -75,7 +75,7 @@ def test_space_is_granted_in_order_of_arrival() -> None:
         waiting[0].cancel()
         first.hold(0)
         await turns()
-        assert [each.held for each in shares] == [0, READ_LEAST, 0]
+        assert [each.size_bytes for each in shares] == [0, READ_LEAST, 0]
         shares[1].close()
         await turns()
         assert await waiting[2]
@@ -98,7 +98,7 @@ def test_a_stream_that_left_does_not_block_others() -> None:
         await turns()
         asked.set()
         assert not await waiting
-        assert share.held == 0
+        assert share.size_bytes == 0
         holder.hold(0)
         assert outgoing.share().reserve(READ_LEAST)
 

@@ -21,7 +21,7 @@ from ledgerfold.compactor.strategies.watch import DEFAULT_LIMITS, Exceeded, Limi
 from ledgerfold.compactor.user_strategies.own import COLUMNS, STRATEGIC, Own, kind_of
 from ledgerfold.compactor.user_strategies.samples import ask_columns, ask_strategic, questions
 from ledgerfold.compactor.user_strategies.sandbox import Trials
-from ledgerfold.compactor.user_strategies.sandbox_process import tried
+from ledgerfold.compactor.user_strategies.sandbox_process import run_trial
 from ledgerfold.storage.errors import InvalidStrategy, StrategyFailed, StrategyNotAllowed
 from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.strategies.loading import is_own, load, place_of
@@ -132,7 +132,7 @@ def test_objects_that_are_not_strategies_are_not_called(
         "MADE = Plain\n"
     )
     settings = {"command": "exit 1"}
-    assert why in tried(name, settings, DEFAULT_LIMITS)["why"]
+    assert why in run_trial(name, settings, DEFAULT_LIMITS)["why"]
     sys.modules.pop("called", None)
 
 
@@ -144,7 +144,7 @@ def test_a_factory_of_a_column_strategy_is_recognized(package: OutsidePackage) -
             "from tests.support.strategies import FIRST\n"
             "def made(n: str) -> Strategy:\n    return FIRST\n"
         )
-        found = tried(f"{name}:made", {"n": "1"}, DEFAULT_LIMITS)
+        found = run_trial(f"{name}:made", {"n": "1"}, DEFAULT_LIMITS)
         assert (found["kind"], found["version"]) == (COLUMNS, "3")
         sys.modules.pop(name)
 
@@ -319,20 +319,20 @@ def test_a_failed_trial_states_the_reason(package: OutsidePackage, name: str, wh
         "class D(A): version = property(lambda self: 1)\n"
         "class E:\n    def should_keep_left(self, a, b): raise KeyboardInterrupt\n"
     )
-    assert why in tried(name, {}, DEFAULT_LIMITS)["why"]
+    assert why in run_trial(name, {}, DEFAULT_LIMITS)["why"]
     sys.modules.pop("unread", None)
 
 
 def test_the_result_of_a_successful_trial(package: OutsidePackage) -> None:
     """All that a run needs to know without loading it."""
-    found = tried("longest", {"even": "yes"}, DEFAULT_LIMITS)
+    found = run_trial("longest", {"even": "yes"}, DEFAULT_LIMITS)
     assert {**found, "source": ""} == {
         "version": "2.5",
         "source": "",
         "kind": STRATEGIC,
         "reads": ("value",),
     }
-    assert tried("first", {}, DEFAULT_LIMITS)["reads_event_times"] is False
+    assert run_trial("first", {}, DEFAULT_LIMITS)["reads_event_times"] is False
 
 
 # In a task

@@ -10,7 +10,7 @@ import pytest
 
 from ledgerfold.compactor.strategies.watch import DEFAULT_LIMITS
 from ledgerfold.compactor.user_strategies.own import COLUMNS, STRATEGIC
-from ledgerfold.compactor.user_strategies.sandbox_process import tried
+from ledgerfold.compactor.user_strategies.sandbox_process import run_trial
 from ledgerfold.strategies.loading import load
 from ledgerfold.strategies.words import words_of
 from tests.support.documents import document
@@ -35,9 +35,9 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_the_strategies_of_the_page_can_be_set(written: Path) -> None:
     """As the page names them."""
-    found = tried("longest:Longest", {"even": "yes"}, DEFAULT_LIMITS)
+    found = run_trial("longest:Longest", {"even": "yes"}, DEFAULT_LIMITS)
     assert (found["kind"], found["version"], found["reads"]) == (STRATEGIC, "1", ("value",))
-    found = tried("first:FIRST", {}, DEFAULT_LIMITS)
+    found = run_trial("first:FIRST", {}, DEFAULT_LIMITS)
     assert (found["kind"], found["version"]) == (COLUMNS, "1")
 
 

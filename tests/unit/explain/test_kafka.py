@@ -89,7 +89,7 @@ def test_the_reason_for_each_record(
     given: Record, mapped: int | None, what: str, then: str
 ) -> None:
     told = explain(given, ROUND, mapped=mapped)
-    assert told.what.startswith(what)
+    assert told.description.startswith(what)
     assert told.next == then
     assert told.by == (41 if "superseded" in then else None)
 
@@ -110,7 +110,7 @@ def test_records_after_a_full_map_are_kept() -> None:
 def test_records_that_are_too_recent_for_cleaning() -> None:
     young = NextRound(40, 50, 50, active_base=90, now_ms=0, limit=Limit.MIN_COMPACTION_LAG)
     told = explain(record(60), young, mapped=None, newer=70)
-    assert told.what == "below min.compaction.lag"
+    assert told.description == "below min.compaction.lag"
     assert told.next.endswith("superseded by 70, which no cleaning maps yet")
 
 
@@ -160,9 +160,9 @@ def test_markers(marker: Marker, then: str) -> None:
 
 
 def test_missing_messages() -> None:
-    assert explain_missing(130, ROUND, None).what == "not written yet"
-    assert explain_missing(2, ROUND, None).what == "deleted: below the log start offset"
-    assert explain_missing(50, ROUND, None).what == "removed by a cleaning"
+    assert explain_missing(130, ROUND, None).description == "not written yet"
+    assert explain_missing(2, ROUND, None).description == "deleted: below the log start offset"
+    assert explain_missing(50, ROUND, None).description == "removed by a cleaning"
     assert "its batch, 48 to 52" in explain_missing(50, ROUND, Batch(48, 52)).next
 
 

@@ -18,7 +18,7 @@ from ledgerfold.broker.explain.rules import (
 )
 from ledgerfold.broker.explain.run_line import RunLine, RunSpan
 from ledgerfold.broker.explain.text import KEEPS
-from ledgerfold.broker.explain.versions import Found, found_in
+from ledgerfold.broker.explain.versions import LocatedVersion, found_in
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.key_scan import KeyVersion
 from ledgerfold.v1 import explain_pb2 as pb
@@ -40,12 +40,12 @@ def version(entry_id: int, value_bytes: int = 1, batch_index: int = -1) -> KeyVe
     return KeyVersion(Position(1, entry_id), batch_index, 1000, 0, value_bytes, False)
 
 
-def raw(entry_id: int, value_bytes: int = 1) -> Found:
-    return Found(version(entry_id, value_bytes), in_raw=True)
+def raw(entry_id: int, value_bytes: int = 1) -> LocatedVersion:
+    return LocatedVersion(version(entry_id, value_bytes), in_raw=True)
 
 
-def both(entry_id: int, *, in_raw: bool = True) -> Found:
-    return Found(version(entry_id), in_raw=in_raw, in_compacted=True)
+def both(entry_id: int, *, in_raw: bool = True) -> LocatedVersion:
+    return LocatedVersion(version(entry_id), in_raw=in_raw, in_compacted=True)
 
 
 @given(st.sets(st.tuples(*[st.integers(0, 5)] * 2)), st.sets(st.tuples(*[st.integers(0, 5)] * 2)))
@@ -158,7 +158,7 @@ def test_retention_hides_before_it_drops() -> None:
     ],
 )
 def test_an_impossible_compacted_ledger_is_reported_as_damage(
-    history: list[Found], what: str
+    history: list[LocatedVersion], what: str
 ) -> None:
     """Damage is reported, not explained away."""
     found = explain(history, facts(20, TWO_RUNS)).versions[0]

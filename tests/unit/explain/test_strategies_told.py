@@ -11,7 +11,7 @@ from ledgerfold.broker.explain.rules import Facts, explain
 from ledgerfold.broker.explain.run_line import RunLine
 from ledgerfold.broker.explain.strategies import rules_of
 from ledgerfold.broker.explain.strategies.evaluator import RunParameters
-from ledgerfold.broker.explain.versions import Found
+from ledgerfold.broker.explain.versions import LocatedVersion
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.key_scan import KeyVersion
@@ -29,33 +29,34 @@ NOW_MS = 10_000_000
 HOUR_MS = 3_600_000
 
 
-def raw(entry_id: int, value_bytes: int = 1, event_ms: int = 0, index: int = -1) -> Found:
+def raw(entry_id: int, value_bytes: int = 1, event_ms: int = 0, index: int = -1) -> LocatedVersion:
     version = KeyVersion(Position(1, entry_id), index, NOW_MS, event_ms, value_bytes, False)
-    return Found(version, in_raw=True)
+    return LocatedVersion(version, in_raw=True)
 
 
-def both(entry_id: int, event_ms: int = 0) -> Found:
+def both(entry_id: int, event_ms: int = 0) -> LocatedVersion:
     return raw(entry_id, event_ms=event_ms)._replace(in_compacted=True)
 
 
 def told_by(
     name: str,
-    versions: list[Found],
+    versions: list[LocatedVersion],
     settings: Mapping[str, str] | None = None,
     values: Mapping[str, bytes] | None = None,
 ) -> list[str]:
     """Each version by its id: why it is dropped, or kept, in one run."""
 
-    def read(found: Found) -> StoredMessage:
+    def read(found: LocatedVersion) -> StoredMessage:
         value = (values or {}).get(found.name, b"")
         return StoredMessage(-1, 1, b"k", False, value, False, {"v": value.decode()}, 0, 0, None)
 
     evaluator = rules_of(name).evaluator(RunParameters(name, settings or {}, NOW_MS, read))
     decisions = [decision for version in versions for decision in evaluator.process(version)]
     decisions += evaluator.keeps()
-    decisions.sort(key=lambda decision: decision.found.identity)
+    decisions.sort(key=lambda decision: decision.version.identity)
     return [
-        f"{each.found.name} {'kept' if each.keeps else 'dropped'}: {each.why}" for each in decisions
+        f"{each.version.name} {'kept' if each.keeps else 'dropped'}: {each.why}"
+        for each in decisions
     ]
 
 

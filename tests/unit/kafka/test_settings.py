@@ -238,7 +238,7 @@ def test_t103_thread_count_changes() -> None:
         assert str(caught.value) == f"Log cleaner threads {why}"
         assert caught.value.kafka_class == "ConfigException"
     for taken in ("2", "8"):
-        assert four.changed({"log.cleaner.threads": taken}).given["log.cleaner.threads"] == taken
+        assert four.changed({"log.cleaner.threads": taken}).texts["log.cleaner.threads"] == taken
     check_thread_change(3, 1)
     check_thread_change(5, 2)
 

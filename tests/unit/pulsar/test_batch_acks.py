@@ -25,7 +25,7 @@ def test_beyond_the_limit_an_acknowledgement_does_not_look_at_all_entries() -> N
     for entry_id in range(count):
         acks.acknowledge(Position(1, entry_id), 0b10, before)
     assert before.compared < 20 * count
-    remembered = [each for each in range(count) if acks.left(Position(1, each)) is not None]
+    remembered = [each for each in range(count) if acks.remaining(Position(1, each)) is not None]
     # Only the oldest are forgotten.
     assert remembered == list(range(remembered[0], count))
     assert REMEMBERED_BYTES_MAX * 3 // 4 < 200 * len(remembered) <= REMEMBERED_BYTES_MAX

@@ -74,7 +74,7 @@ def test_delaying_resumes_when_a_tenth_is_free() -> None:
     taker.permits, taker.room_bytes = 10_000, 10_000
     dispatcher.add(taker)
     assert dispatcher.budget().messages == 100
-    assert dispatcher.assign([candidate(n, 500 + n) for n in range(200)]).taken == 100
+    assert dispatcher.assign([candidate(n, 500 + n) for n in range(200)]).candidate_count == 100
     for now_ms in range(500, 510):
         dispatcher.release(now_ms, lambda position: True)
         assert dispatcher.budget().messages == 0
@@ -98,10 +98,10 @@ def test_subscriptions_share_the_limit_of_the_broker() -> None:
     assert sorted(woken) == ["one", "other"]
     assert (one.is_full, other.is_full) == (False, False)
     assert other.add(candidate(0, 1))
-    assert places.taken == 90
+    assert places.count == 90
     one.close()
     other.close()
-    assert places.taken == 0
+    assert places.count == 0
 
 
 @pytest.mark.parametrize("make", [SharedDispatcher, KeySharedDispatcher])
@@ -112,7 +112,7 @@ def test_entries_that_are_due_together_are_released_in_parts(
     dispatcher, taker = make(), ConsumerState("c", 1, permits=10**6, room_bytes=10**9)
     dispatcher.add(taker)
     count = LOOK_AHEAD_MAX + 2 * RELEASED_MAX
-    assert dispatcher.assign([candidate(n, 500) for n in range(count)]).taken == count
+    assert dispatcher.assign([candidate(n, 500) for n in range(count)]).candidate_count == count
     released = 0
     while dispatcher.release(500, lambda position: False):
         assert dispatcher.waiting == released + RELEASED_MAX
@@ -135,13 +135,13 @@ def test_reading_pauses_while_too_many_entries_wait() -> None:
     dispatcher = SharedDispatcher(DelayedEntries(entries_max=2))
     dispatcher.add(taker)
     decision = dispatcher.assign([candidate(n, 500 + n) for n in range(4)])
-    assert (decision.taken, dispatcher.delayed, dispatcher.budget().messages) == (2, 2, 0)
+    assert (decision.candidate_count, dispatcher.delayed, dispatcher.budget().messages) == (2, 2, 0)
     dispatcher.release(499, lambda position: False)
     assert dispatcher.replay_positions() == []
     dispatcher.release(500, lambda position: False)
     assert dispatcher.replay_positions() == [Position(1, 0)]
     decision = dispatcher.assign([candidate(n, 500 + n) for n in (2, 3)])
-    assert (decision.taken, dispatcher.budget().messages) == (1, 0)
+    assert (decision.candidate_count, dispatcher.budget().messages) == (1, 0)
     # Entries that are not due do not hold up those that are.
     assert dispatcher.replay_positions() == [Position(1, 0)]
     dispatcher.release(600, lambda position: position == Position(1, 1))
@@ -216,7 +216,7 @@ def test_many_entries_due_together_are_all_delivered(
     monkeypatch.setattr(subscription._session.dispatcher, "_look_ahead_max", 5)
     lab.advance(11_000)
     assert received(lab, consumer) == positions
-    assert lab.broker.outgoing.delayed.taken == 0
+    assert lab.broker.outgoing.delayed.count == 0
     assert delayed_of(subscription) == 0
 
 
@@ -247,9 +247,9 @@ def test_a_session_that_ends_releases_its_space(lab: BrokerLab) -> None:
     subscription, consumer = consume(lab, SubscriptionType.SHARED)
     assert received(lab, consumer) == []
     places = lab.broker.outgoing.delayed
-    assert places.taken == 2
+    assert places.count == 2
     subscription.detach(consumer)
-    assert places.taken == 0
+    assert places.count == 0
 
 
 @pytest.mark.parametrize("type_", SHARED)

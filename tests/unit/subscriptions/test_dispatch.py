@@ -184,7 +184,7 @@ def test_shared_rotates_among_consumers_with_permits() -> None:
         dispatcher.add(state)
     decision = dispatcher.assign(candidates(range(8)))
     assert [each.consumer.name for each in decision.assignments] == ["a", "c", "a", "c", "c"]
-    assert decision.taken == 5
+    assert decision.candidate_count == 5
 
 
 def test_shared_redelivers_in_order_with_counts() -> None:
@@ -292,7 +292,7 @@ def test_key_shared_a_slow_consumer_does_not_stop_others() -> None:
         (1, "quick"),
         (3, "quick"),
     ]
-    assert (decision.taken, dispatcher.waiting, dispatcher.budget().messages) == (5, 3, 0)
+    assert (decision.candidate_count, dispatcher.waiting, dispatcher.budget().messages) == (5, 3, 0)
     slow.permits = 2
     assert replayed(dispatcher, slots) == ["slow:0*0", "slow:2*0"]
     assert dispatcher.budget().messages == 98

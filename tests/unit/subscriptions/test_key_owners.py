@@ -228,7 +228,7 @@ def test_a_sticky_consumer_releases_its_slots() -> None:
     candidates = [Candidate(Position(1, n), 1, 10, slot) for n, slot in enumerate((5, 105, 205))]
     decision = dispatcher.assign(candidates)
     assert [each.consumer.name for each in decision.assignments] == ["first", "second"]
-    assert (decision.taken, dispatcher.waiting) == (3, 1)
+    assert (decision.candidate_count, dispatcher.waiting) == (3, 1)
     dispatcher.remove(first)
     third = consumer("third", 3, (0, 99), (200, 299))
     dispatcher.check(third.ranges)

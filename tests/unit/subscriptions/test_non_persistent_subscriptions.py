@@ -108,7 +108,7 @@ def test_a_consumer_that_reads_nothing_takes_bounded_memory() -> None:
         consumer = lab.join(EXCLUSIVE, permits=1_000_000)
         for _ in range(10):
             lab.publish(b"x" * (OUTGOING_BYTES_MAX // 4))
-        assert consumer.share.held < OUTGOING_BYTES_MAX * 1.3
+        assert consumer.share.size_bytes < OUTGOING_BYTES_MAX * 1.3
         assert lab.subscription.dropped.total == 6
 
     run(test)
@@ -231,6 +231,6 @@ def test_a_close_disconnects_all_consumers_and_refuses_others() -> None:
             await consumer.take()
         with pytest.raises(Moved):
             lab.join(EXCLUSIVE)
-        assert consumer.share.held == 0
+        assert consumer.share.size_bytes == 0
 
     run(test)

@@ -81,7 +81,7 @@ def test_inactivity_counts_from_the_disconnection(metadata: MetadataStore) -> No
     record = producers.register("p")
     assert producers.forget_inactive(["p"], HOUR_MS) == []
     left_ms = HOUR_MS + 60_000
-    producers.all.left(record, left_ms)
+    producers.all.disconnected(record, left_ms)
     assert producers.forget_inactive([], left_ms + INACTIVE_MS) == []
     assert producers.forget_inactive([], left_ms + INACTIVE_MS + 1) == ["p"]
 

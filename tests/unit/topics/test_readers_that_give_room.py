@@ -58,7 +58,7 @@ async def given_by(reader: Reader | KafkaReader, shed: list[int]) -> list[object
         has_more = all(step.has_more for step in steps if isinstance(step, Checked))
         if len(given) in shed:
             reader.share.shed()
-            assert (reader.share.held > 0) == bool(entries), "what is being sent is held"
+            assert (reader.share.size_bytes > 0) == bool(entries), "what is being sent is held"
     held = reader.share._all
     reader.detach()
     assert held.unsent_bytes == 0
