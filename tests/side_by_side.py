@@ -38,8 +38,8 @@ _REST = "not process and not spark and not last"
 # same time. tests/conftest.py checks that no part leaves a test out.
 STAGES = (
     {
-        "spark": ["-m", _SPARK, "tests/crash", "tests/spark"],
-        "brokers": ["-m", _SPARK, "tests/conformance", "tests/grpc", "tests/pulsar"],
+        "spark": ["-m", _SPARK, "tests/crash", "tests/pulsar", "tests/spark"],
+        "brokers": ["-m", _SPARK, "tests/conformance", "tests/grpc"],
         "grpc": ["-m", _PROCESS, "tests/crash", "tests/grpc"],
         "process": ["-m", _PROCESS, "--ignore=tests/crash", "--ignore=tests/grpc"],
         "rest": [

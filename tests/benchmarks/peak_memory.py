@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import TracebackType
 
 MB = 1e6
 _SAMPLE_S = 0.1
@@ -42,12 +41,7 @@ class PeakMemory:
         self._watching.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self._over.set()
         self._watching.join()
 

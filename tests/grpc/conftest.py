@@ -13,6 +13,7 @@ from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.administration.admin import Admin
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
+from tests.support.command_line import Cli, ledgerfold
 from tests.support.ports import free_port
 
 
@@ -45,3 +46,11 @@ def client(broker: BrokerProcess) -> Iterator[Client]:
 def admin(broker: BrokerProcess) -> Iterator[Admin]:
     with Admin(broker.url) as admin:
         yield admin
+
+
+@pytest.fixture
+def cli(shared_broker: BrokerProcess) -> Cli:
+    """Runs the command line in this process, with the broker that has a warm compactor."""
+    return lambda *arguments, stdin=b"": ledgerfold(
+        "--url", shared_broker.url, *arguments, stdin=stdin
+    )

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,28 +15,12 @@ from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.demo.own_broker import answers, own_broker
 from ledgerfold.v1.admin_pb2 import COMPACTION_PHASE_ONE, COMPACTION_PHASE_TWO
 from tests.support.broker_process import BrokerProcess
-from tests.support.command_line import TIMEOUT_S, Ran, command, ledgerfold
+from tests.support.command_line import TIMEOUT_S, Cli, Ran, checked, command, ledgerfold
 from tests.support.compactor_process import CompactorProcess
 from tests.support.git_repository import Repository
 from tests.support.waiting import wait_until
 
-Cli = Callable[..., Ran]
 PHASES = (COMPACTION_PHASE_ONE, COMPACTION_PHASE_TWO)
-
-
-@pytest.fixture
-def cli(shared_broker: BrokerProcess) -> Cli:
-    """Runs the command line in this process, with the broker that has a warm compactor."""
-    return lambda *arguments, stdin=b"": ledgerfold(
-        "--url", shared_broker.url, *arguments, stdin=stdin
-    )
-
-
-def checked(ran: Ran) -> str:
-    """Returns the verdict of a successful demonstration."""
-    assert ran.code == 0, ran.out + ran.err
-    (line,) = (line for line in ran.out.splitlines() if line.startswith("checked"))
-    return line.removeprefix("checked").strip()
 
 
 @pytest.mark.parametrize(("name", "left"), [("addresses", 3), ("prices", 3)])

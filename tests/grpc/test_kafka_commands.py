@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,29 +9,13 @@ import pytest
 from ledgerfold.broker.client import Client, MessageId
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
-from tests.support.command_line import Ran, ledgerfold
+from tests.support.command_line import Cli, checked, ledgerfold
 from tests.support.git_repository import Repository
 from tests.support.waiting import WAIT_MS
 
 CALM = ("--cleanup-policy", "compact", "--config", "min.cleanable.dirty.ratio=1")
-Cli = Callable[..., Ran]
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def cli(shared_broker: BrokerProcess) -> Cli:
-    """Runs the command line in this process, with the broker that has a warm compactor."""
-    return lambda *arguments, stdin=b"": ledgerfold(
-        "--url", shared_broker.url, *arguments, stdin=stdin
-    )
-
-
-def checked(ran: Ran) -> str:
-    """Returns the verdict of a successful demonstration."""
-    assert ran.code == 0, ran.out + ran.err
-    (line,) = (line for line in ran.out.splitlines() if line.startswith("checked"))
-    return line.removeprefix("checked").strip()
 
 
 def test_the_demonstration_of_addresses(cli: Cli, topic: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,11 @@ from ledgerfold.broker.cli.exit_codes import USAGE
 from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.administration.admin import Admin
 from tests.support.broker_process import BrokerProcess
-from tests.support.command_line import Ran, ledgerfold
+from tests.support.command_line import Cli, ledgerfold
 
 pytestmark = pytest.mark.spark
 SEGMENT = "internal.segment.bytes"
 RATIO = "min.cleanable.dirty.ratio"
-Cli = Callable[..., Ran]
 
 
 @pytest.fixture

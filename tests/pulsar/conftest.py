@@ -10,7 +10,9 @@ import pulsar
 import pytest
 
 from ledgerfold.broker.client import Client
+from tests.pulsar.recorded import RawClient
 from tests.support.broker_process import BrokerProcess
+from tests.support.compactor_process import CompactorProcess
 from tests.support.waiting import WAIT_S
 
 Connect = Callable[[str], pulsar.Client]
@@ -35,9 +37,33 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield broker
 
 
+@pytest.fixture(scope="session")
+def broker_with_worker(
+    tmp_path_factory: pytest.TempPathFactory, compactor: CompactorProcess
+) -> Iterator[BrokerProcess]:
+    """One broker with the compactor of all tests."""
+    data_dir = tmp_path_factory.mktemp("broker") / "data"
+    arguments = ("--compactor", compactor.address, "--pulsar-listen", "127.0.0.1:0")
+    with BrokerProcess(data_dir, arguments=arguments) as broker:
+        broker.wait_for_compactor()
+        yield broker
+
+
 @pytest.fixture
-def client(broker: BrokerProcess) -> Iterator[pulsar.Client]:
-    client = connected(str(broker.ready["pulsar"]))
+def url(broker: BrokerProcess) -> str:
+    """Returns the address of the binary protocol."""
+    return str(broker.ready["pulsar"])
+
+
+@pytest.fixture
+def raw(url: str) -> Iterator[RawClient]:
+    with RawClient(url) as client:
+        yield client
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[pulsar.Client]:
+    client = connected(url)
     yield client
     client.close()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pulsar
 import pytest
 from pulsar.schema import AvroSchema, Integer, Record, String
@@ -13,19 +11,12 @@ from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.v1 import explain_pb2
 from ledgerfold.v1.records_pb2 import Emulation, Policies
 from tests.support.broker_process import BrokerProcess
-from tests.support.compactor_process import CompactorProcess
 from tests.support.waiting import WAIT_MS, wait_until
 
 
 @pytest.fixture(scope="module")
-def broker(
-    tmp_path_factory: pytest.TempPathFactory, compactor: CompactorProcess
-) -> Iterator[BrokerProcess]:
-    data_dir = tmp_path_factory.mktemp("broker") / "data"
-    arguments = ("--compactor", compactor.address, "--pulsar-listen", "127.0.0.1:0")
-    with BrokerProcess(data_dir, arguments=arguments) as broker:
-        broker.wait_for_compactor()
-        yield broker
+def broker(broker_with_worker: BrokerProcess) -> BrokerProcess:
+    return broker_with_worker
 
 
 def compact(broker: BrokerProcess, topic: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pulsar
 import pytest
@@ -28,17 +27,6 @@ from tests.support.ports import free_port
 from tests.support.waiting import WAIT_MS, wait_until
 
 PING = BaseCommand(type=pulsar_pb2.PING, ping=pulsar_pb2.CommandPing())
-
-
-@pytest.fixture
-def url(broker: BrokerProcess) -> str:
-    return str(broker.ready["pulsar"])
-
-
-@pytest.fixture
-def raw(url: str) -> Iterator[RawClient]:
-    with RawClient(url) as client:
-        yield client
 
 
 def test_connect(url: str) -> None:

@@ -5,7 +5,7 @@ The numbers are those of the catalogue (docs/CASES.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pulsar
@@ -18,7 +18,6 @@ from tests.pulsar.conftest import connected
 from tests.pulsar.recorded import RawClient, frame_of, metadata, producer, send
 from tests.pulsar.test_compacted import compact
 from tests.support.broker_process import BrokerProcess
-from tests.support.compactor_process import CompactorProcess
 from tests.support.waiting import WAIT_MS
 
 KEYS = Path(__file__).parent / "keys"
@@ -27,14 +26,8 @@ Pair = tuple[str, bytes]
 
 
 @pytest.fixture(scope="module")
-def broker(
-    tmp_path_factory: pytest.TempPathFactory, compactor: CompactorProcess
-) -> Iterator[BrokerProcess]:
-    data_dir = tmp_path_factory.mktemp("broker") / "data"
-    arguments = ("--compactor", compactor.address, "--pulsar-listen", "127.0.0.1:0")
-    with BrokerProcess(data_dir, arguments=arguments) as broker:
-        broker.wait_for_compactor()
-        yield broker
+def broker(broker_with_worker: BrokerProcess) -> BrokerProcess:
+    return broker_with_worker
 
 
 def publish(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,17 +31,6 @@ from tests.support.waiting import wait_until
 # The memory of an idle connection, with its share of the libraries' buffers.
 CONNECTION_BYTES_MAX = 64 * 1024
 PING = BaseCommand(type=pulsar_pb2.PING, ping=pulsar_pb2.CommandPing())
-
-
-@pytest.fixture
-def url(broker: BrokerProcess) -> str:
-    return str(broker.ready["pulsar"])
-
-
-@pytest.fixture
-def raw(url: str) -> Iterator[RawClient]:
-    with RawClient(url) as client:
-        yield client
 
 
 def test_a_client_that_never_reads(url: str, raw: RawClient, topic: str) -> None:

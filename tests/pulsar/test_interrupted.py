@@ -17,11 +17,6 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import wait_until
 
 
-@pytest.fixture
-def url(broker: BrokerProcess) -> str:
-    return str(broker.ready["pulsar"])
-
-
 def named(topic: str, **options: Any) -> BaseCommand:
     return producer(topic, producer_name=b"own", user_provided_producer_name=True, **options)
 

@@ -76,12 +76,6 @@ def admin(broker: BrokerProcess) -> Iterator[Admin]:
 
 
 @pytest.fixture
-def raw(broker: BrokerProcess) -> Iterator[RawClient]:
-    with RawClient(str(broker.ready["pulsar"])) as client:
-        yield client
-
-
-@pytest.fixture
 def versions(admin: Admin) -> Versions:
     return Versions(admin)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.pulsar.watching import _NAMES_MAX, WATCHERS_MAX
 from ledgerfold.v1 import pulsar_pb2
@@ -14,11 +12,6 @@ from tests.pulsar.recorded import RawClient
 from tests.support.broker_process import BrokerProcess
 
 NAMESPACE = "public/default"
-
-
-@pytest.fixture
-def url(broker: BrokerProcess) -> str:
-    return str(broker.ready["pulsar"])
 
 
 def full(name: str) -> str:

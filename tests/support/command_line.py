@@ -11,7 +11,7 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, NamedTuple
 from unittest import mock
@@ -32,6 +32,17 @@ class Ran(NamedTuple):
     def rows(self) -> list[dict[str, Any]]:
         """Returns standard output as JSON lines."""
         return [json.loads(line) for line in self.out.splitlines()]
+
+
+# Runs the command line with the arguments, and `stdin`.
+Cli = Callable[..., Ran]
+
+
+def checked(ran: Ran) -> str:
+    """Returns the verdict of a successful demonstration."""
+    assert ran.code == 0, ran.out + ran.err
+    (line,) = (line for line in ran.out.splitlines() if line.startswith("checked"))
+    return line.removeprefix("checked").strip()
 
 
 def ledgerfold(*arguments: str, stdin: bytes = b"") -> Ran:

@@ -11,7 +11,6 @@ import os
 import shlex
 import subprocess
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tests.support.waiting import WAIT_S
@@ -62,10 +61,5 @@ class KafkaOracle:
     def __enter__(self) -> KafkaOracle:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()

@@ -9,7 +9,6 @@ import errno
 import os
 import subprocess
 from pathlib import Path
-from types import TracebackType
 
 SIZE_MB = 48
 _BLOCK_BYTES = 64 * 1024
@@ -36,12 +35,7 @@ class SmallDisk:
             raise CannotMount(getattr(error, "stderr", "") or str(error)) from error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         # Lazily: a file that is still open somewhere must not keep the test from ending.
         subprocess.run(("umount", "--lazy", str(self.path)), check=True)
 

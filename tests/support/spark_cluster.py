@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
-from types import TracebackType
 
 import pyspark
 
@@ -77,12 +76,7 @@ class SparkCluster:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         end(self.mark)
         for each in self._started:
             each.wait(WAIT_S)

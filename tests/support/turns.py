@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 
 
 class Turns:
@@ -33,12 +32,7 @@ class Turns:
         await asyncio.sleep(0)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         self._look()
         self._task.cancel()
         with suppress(asyncio.CancelledError):

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 from ledgerfold.broker.client import MessageId
@@ -90,12 +89,7 @@ class Round:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self._stack.close()
 
     def _mount(self) -> SmallDisk | None:

@@ -15,6 +15,7 @@ from ledgerfold.storage.errors import KafkaError
 from ledgerfold.storage.kafka import frame
 from ledgerfold.storage.kafka.frame import FRAME_BYTES_MAX, FRAMES_MAX, RUNS_MAX, Frames
 from ledgerfold.storage.kafka.records import build_columns
+from tests.support.property_tests import examples
 
 # Records in a batch: offsets of one byte, of two, of three; more than one look at a stretch.
 COUNTS = [8, 64, 65, 200, 1100, 8300]
@@ -65,7 +66,7 @@ def test_records_without_a_key_are_found_by_the_frame(frames: Frames) -> None:
     assert frames.fitting(section(100, key=None), 100) is not None
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     count=st.sampled_from(COUNTS[:4]),
     key=st.sampled_from([None, b"", b"k", b"k" * 70]),
