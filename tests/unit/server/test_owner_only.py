@@ -71,7 +71,7 @@ def test_a_link_to_a_directory_with_wide_permissions(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_is_a_link_is_refused(tmp_path: Path) -> None:
-    """Whoever could write to the directory before its first start could have a file overwritten."""
+    """A user who could write to the directory before its first start had any file overwritten."""
     victim = tmp_path / "victim"
     victim.write_text("kept")
     data = tmp_path / "data"
