@@ -58,7 +58,9 @@ class DirectoryLock:
 
     def __enter__(self) -> DirectoryLock:
         path = lock_path(self._data_dir)
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # Not through a link, which another user may have created before the directory was private.
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._descriptor = os.open(path, flags, 0o600)
         self._umask = os.umask(OTHERS)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -38,8 +38,9 @@ def narrow(data_dir: Path) -> None:
     """Removes other users' permissions on the directory and on our files in it.
 
     Files that the process cannot change, a mount point for example, stay as they are and are
-    logged.
+    logged. Links to other files are not followed; `data_dir` itself may be a link.
     """
+    data_dir = data_dir.resolve()
     if not _is_wide(data_dir):
         return
     # The folder itself last: while others can still enter it, the next start after an interruption

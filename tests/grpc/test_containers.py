@@ -28,6 +28,7 @@ from tests.support.waiting import WAIT_MS, wait_until
 from tests.tidy import ROOT
 
 _SPARK_S = 180.0
+_MESSAGES = 50_000
 podman = partial(output_of, "podman")
 pytestmark = MARKS
 
@@ -49,8 +50,17 @@ class Container:
         return cls(podman("run", "--detach", *read_only, *ports, setting, mounted, image))
 
     def _is_healthy(self) -> bool:
+        return self.checked_health() == "healthy"
+
+    def checked_health(self) -> str:
+        """Checks the health once, and returns what the container engine concludes."""
         subprocess.run(["podman", "healthcheck", "run", self.id], check=False, capture_output=True)
-        return podman("inspect", "--format={{.State.Health.Status}}", self.id) == "healthy"
+        return podman("inspect", "--format={{.State.Health.Status}}", self.id)
+
+    def signal_broker(self, name: str) -> None:
+        """Sends a signal to the broker alone, the only child of the container's first process."""
+        send = f"kill -{name} $(cat /proc/1/task/1/children)"
+        podman("exec", self.id, "sh", "-c", send)
 
     def address(self, port: int) -> str:
         return podman("port", self.id, str(port))
@@ -108,6 +118,37 @@ def test_a_container_is_reached_from_outside_and_its_data_survive_it(
     assert container.stop() == 0
     again = Container.run(tag, volume)
     assert again.compacted("t") == kept
+    assert again.stop() == 0
+
+
+def test_a_broker_that_does_not_answer_makes_its_container_unhealthy(
+    image: tuple[str, str], volume: str
+) -> None:
+    """Only healthy containers had been checked."""
+    container = Container.run(image[0], volume)
+    container.signal_broker("STOP")
+    wait_until(lambda: container.checked_health() == "unhealthy", "an unhealthy container")
+    container.signal_broker("CONT")
+    wait_until(lambda: container.checked_health() == "healthy", "a healthy container")
+    assert container.stop() == 0
+
+
+def test_a_container_stops_during_a_compaction(image: tuple[str, str], volume: str) -> None:
+    """An engine kills a container that does not stop in time: the exit code would be 137."""
+    container = Container.run(image[0], volume)
+    with Client(container.address(7650)) as client:
+        producer = client.create_producer("t", block_if_queue_full=True)
+        for number in range(_MESSAGES):
+            producer.send_async(b"%d" % number, None, partition_key=f"k{number % 10}")
+        producer.close()
+    with Admin(container.address(7650)) as admin:
+        admin.trigger_compaction("t")
+    assert container.stop() == 0
+    again = Container.run(image[0], volume)
+    with Admin(again.address(7650)) as admin:
+        admin.trigger_compaction("t")
+        list(admin.watch_compaction("t", timeout_seconds=_SPARK_S))
+    assert len(again.compacted("t")) == 10
     assert again.stop() == 0
 
 

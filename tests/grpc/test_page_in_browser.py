@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -182,6 +183,32 @@ def test_contents_of_a_topic_are_never_executed(broker: BrokerProcess, browser: 
     assert "Content Security Policy" in str(browser.errors())
 
 
+def test_long_and_foreign_names_fit_into_a_narrow_window(
+    broker: BrokerProcess, browser: Chromium, client: Client
+) -> None:
+    """No test had looked at names that are wider than the window."""
+    browser.look(width=NARROW, is_dark=True)
+    paths = ["/"]
+    for name in ("x" * 1000, "الطلبات", "\N{GRINNING FACE}-orders", "W" * 60 + " i" * 30):
+        with client.create_producer(name) as producer:
+            producer.send(name.encode(), partition_key=name)
+        topic = f"/topics/persistent/public/default/{quote(name)}"
+        paths += [topic, f"{topic}/explain?of={quote(name)}", f"{topic}/messages"]
+    for path in paths:
+        browser.open(url(broker, path))
+        assert browser.run(_OVERFLOW) == 0, path
+        assert browser.errors() == [], path
+
+
+def test_a_page_of_a_broker_that_has_gone_says_so(broker: BrokerProcess, browser: Chromium) -> None:
+    """Only the picture of a page with a broker had been looked at."""
+    browser.look(width=WIDE)
+    browser.open(url(broker, ADDRESSES))
+    assert browser.run(_NOTICE) == "none"
+    broker.kill()
+    wait_until(lambda: "does not answer" in browser.run(_NOTICE), "the notice")
+
+
 def test_the_publish_form_and_the_clock_form(broker: BrokerProcess, browser: Chromium) -> None:
     browser.look(width=NARROW)
     browser.open(url(broker, "/topics/persistent/public/default/hostile/messages"))
@@ -199,6 +226,7 @@ def test_the_publish_form_and_the_clock_form(broker: BrokerProcess, browser: Chr
     assert browser.errors() == []
 
 
+_NOTICE = "return getComputedStyle(document.querySelector('.meta'), '::before').content"
 _KINDS = (
     "return [...document.querySelectorAll('rect.block')].map(each => each.className.baseVal).join()"
 )

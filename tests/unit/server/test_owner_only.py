@@ -60,6 +60,28 @@ def test_a_directory_with_wide_permissions_is_narrowed(tmp_path: Path) -> None:
     assert (data / "lock").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_link_to_a_directory_with_wide_permissions(tmp_path: Path) -> None:
+    """Only directories had been narrowed in a test, and the target of a link stayed open."""
+    data, link = tmp_path / "data", tmp_path / "link"
+    data.mkdir()
+    (data / "lock").write_text("")
+    link.symlink_to(data)
+    narrow(link)
+    assert not wide(data)
+
+
+def test_a_lock_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    """A user who could write to the directory before its first start had any file overwritten."""
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "lock").symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic links"), DirectoryLock(data, "1"):
+        pass
+    assert victim.read_text() == "kept"
+
+
 def test_a_private_directory_is_not_traversed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
