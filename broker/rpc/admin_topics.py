@@ -49,7 +49,8 @@ class TopicHandlers(Handlers):
         self, request: admin_pb2.ListTopicsRequest
     ) -> admin_pb2.ListTopicsResponse:
         namespace = parse_namespace(request.namespace) if request.namespace else ""
-        names = self._broker.names.listed(namespace)
+        listed = self._broker.names.listed
+        names = await self._broker.in_thread(lambda: listed(namespace))
         names += self._broker.non_persistent.listed(namespace)
         return admin_pb2.ListTopicsResponse(topics=names)
 
