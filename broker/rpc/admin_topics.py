@@ -49,8 +49,7 @@ class TopicHandlers(Handlers):
         self, request: admin_pb2.ListTopicsRequest
     ) -> admin_pb2.ListTopicsResponse:
         namespace = parse_namespace(request.namespace) if request.namespace else ""
-        listed = self._broker.names.listed
-        names = await self._broker.in_thread(lambda: listed(namespace))
+        names = self._broker.names.listed(namespace)
         names += self._broker.non_persistent.listed(namespace)
         return admin_pb2.ListTopicsResponse(topics=names)
 
