@@ -20,6 +20,8 @@ from ledgerfold.version import __version__
 CLUSTER = "standalone"
 NO_NAMESPACE = "Namespace does not exist"
 _MODES = ("PERSISTENT", "NON_PERSISTENT", "ALL")
+# Verbs of Pulsar where other paths have the name of a cluster.
+_OTHER_VERBS = ("backlog-quota-check", "internal-configuration")
 _LISTENER = "X-Pulsar-ListenerName"
 _LOOKUP = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
 
@@ -32,6 +34,8 @@ def cluster_routes(broker: Broker, url: str, pulsar_url: str | None) -> list[Rou
         ("GET", f"{ADMIN}/brokers/ready", cluster.health),
         ("GET", f"{ADMIN}/brokers/version", cluster.version),
         ("GET", f"{ADMIN}/brokers/leaderBroker", cluster.leader),
+        ("GET", f"{ADMIN}/brokers/configuration", cluster.dynamic_names),
+        ("GET", f"{ADMIN}/brokers/configuration/values", cluster.dynamic_values),
         ("GET", f"{ADMIN}/brokers/configuration/runtime", cluster.configuration),
         ("GET", f"{ADMIN}/brokers", cluster.brokers),
         ("GET", f"{ADMIN}/brokers/{{cluster}}", cluster.brokers),
@@ -79,7 +83,18 @@ class ClusterVerbs:
         return text(f"ledgerfold-{__version__}")
 
     async def brokers(self, request: Request) -> Answer:
+        """Lists the broker for any name of a cluster, as Pulsar does."""
+        verb = request.names.get("cluster")
+        if verb in _OTHER_VERBS:
+            raise Refusal(501, f"GET {ADMIN}/brokers/{verb} is not emulated.")
         return shown([self._address])
+
+    async def dynamic_names(self, request: Request) -> Answer:
+        """Lists the settings that can be changed at run time: none."""
+        return shown([])
+
+    async def dynamic_values(self, request: Request) -> Answer:
+        return shown({})
 
     async def leader(self, request: Request) -> Answer:
         return shown({"serviceUrl": self._url, "brokerId": self._address})
@@ -185,7 +200,8 @@ class TenantVerbs:
         if mode not in _MODES:
             raise Refusal(404, f"The mode must be one of {', '.join(_MODES)}.")
         if mode != "NON_PERSISTENT":
-            names += self._broker.names.listed(request.namespace)
+            listed = self._broker.names.listed
+            names += await self._broker.in_thread(lambda: listed(request.namespace))
         if mode != "PERSISTENT":
             names += self._broker.non_persistent.listed(request.namespace)
         return shown(names)

@@ -137,7 +137,8 @@ class TopicVerbs(BrokerVerbs):
         check_exists(self._broker, request.namespace)
         if request.names["domain"] != PERSISTENT:
             return shown(self._broker.non_persistent.listed(request.namespace))
-        return shown(self._broker.names.listed(request.namespace))
+        listed = self._broker.names.listed
+        return await self._broker.in_thread(lambda: shown(listed(request.namespace)))
 
     async def create(self, request: Request) -> None:
         name = self._name(request)

@@ -37,9 +37,12 @@ _AFTER_DAMAGE_S = 1.0
 # After this time, a client can be notified of changes even if it has not requested messages.
 _READY_S = 1.0
 # Clients that return the permits of messages that are acknowledged already: the C++ client, on
-# which the Python and Node clients are built, and the Go client since 0.12.1. In doubt, such
-# messages are free: too many permits do no harm, but without any the delivery stops.
-_RETURNS_PERMITS = re.compile(r"Pulsar-CPP|Pulsar-Go-v(0\.12\.[1-9]|0\.1[3-9]|0\.[2-9]\d|[1-9])")
+# which the Python and Node clients are built, the Go client since 0.12.1, and the Rust client,
+# which counts all messages of a batch. In doubt, such messages are free: too many permits do no
+# harm, but without any the delivery stops.
+_RETURNS_PERMITS = re.compile(
+    r"Pulsar-CPP|pulsar-rs-v|Pulsar-Go-v(0\.12\.[1-9]|0\.1[3-9]|0\.[2-9]\d|[1-9])"
+)
 _log = logging.getLogger(__name__)
 AnySubscription = Subscription | NonPersistentSubscription
 

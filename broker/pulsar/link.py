@@ -18,6 +18,7 @@ from typing import Any
 from ledgerfold.broker.common.given_names import PROPERTIES_MAX
 from ledgerfold.broker.common.request_rates import host_of
 from ledgerfold.broker.common.traffic import Peer
+from ledgerfold.broker.pulsar.errors import is_cpp
 from ledgerfold.broker.pulsar.frames import encode
 from ledgerfold.broker.security.guard import Guard, Target, Use, client_of
 from ledgerfold.broker.security.needs import Need
@@ -27,6 +28,7 @@ from ledgerfold.storage.errors import (
     AuthenticationFailed,
     InvalidRequest,
     LedgerfoldError,
+    NotAllowed,
     Overloaded,
 )
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, KeyValue
@@ -36,6 +38,8 @@ HIGH_WATER_BYTES = 64 * 1024
 THREAD_BYTES = 64 * 1024
 THREAD_MESSAGES = 500
 TASKS_MAX = 1000
+# By so much, Pulsar's clients accept frames that are larger than the largest message.
+_CLIENTS_MARGIN_BYTES = 10 * 1024
 _log = logging.getLogger(__name__)
 
 
@@ -92,6 +96,22 @@ class Link:
     def send(self, command: BaseCommand) -> None:
         if not self.is_closed:
             self._transport.write(encode(command))
+
+    def send_list(self, answer: BaseCommand) -> None:
+        """Sends a list of topics. Raises NotAllowed if its frame is too large for the client.
+
+        The Java and Go clients end a connection with such a frame, and would connect again forever.
+        The C++ client has no limit.
+        """
+        size_bytes = answer.ByteSize()
+        bytes_max = self.broker.settings.message_bytes_max + _CLIENTS_MARGIN_BYTES
+        if size_bytes > bytes_max and not is_cpp(self.client_version):
+            raise NotAllowed(
+                f"The list of topics has {size_bytes} bytes; the client accepts {bytes_max}. Use "
+                "a pattern that matches fewer topics, or start the broker with a larger "
+                "--max-message-size."
+            )
+        self.send(answer)
 
     def write(self, frames: bytes) -> None:
         if not self.is_closed:

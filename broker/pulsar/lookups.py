@@ -68,9 +68,12 @@ class Lookups:
         self._link.send(command(pulsar_pb2.LOOKUP_RESPONSE, lookup_response=answer))
 
     async def topics(self, request: BaseCommand) -> None:
-        """Answers with the topics of a namespace; each partition is one. Raises InvalidRequest."""
+        """Answers with the topics of a namespace; each partition is one.
+
+        Raises InvalidRequest, NotAllowed.
+        """
         async with self._link.list_turn():
-            self._link.send(await self._topics(request.get_topics_of_namespace))
+            self._link.send_list(await self._topics(request.get_topics_of_namespace))
 
     async def _topics(self, requested: CommandGetTopicsOfNamespace) -> BaseCommand:
         names, broker = list[str](), self._link.broker

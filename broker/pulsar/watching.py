@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ledgerfold.broker.common.names import parse_namespace
+from ledgerfold.broker.pulsar.errors import error_answer
 from ledgerfold.broker.pulsar.frames import command
 from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.pulsar.topic_lists import TopicLists
@@ -97,7 +98,12 @@ class TopicListWatcher:
         await self._list.ready()
         async with self._link.list_turn():
             self._changes.clear()
-            self._send_list()
+            try:
+                self._send_list()
+            except NotAllowed as error:
+                self._link.send(error_answer(self._asked.request_id, error))
+                self._resources.close()
+                return
         while True:
             await self._changed.wait()
             async with self._link.list_turn():
@@ -113,7 +119,7 @@ class TopicListWatcher:
             topics_hash=hash_,
         )
         type_ = pulsar_pb2.WATCH_TOPIC_LIST_SUCCESS
-        self._link.send(command(type_, watch_topic_list_success=answer))
+        self._link.send_list(command(type_, watch_topic_list_success=answer))
 
     def _send_changes(self) -> None:
         changes, self._changes = self._changes, {}

@@ -32,8 +32,9 @@ def entry_of(
 
     `highest_sequence_id`: as sent beside the metadata; 0: none.
     """
-    if metadata.sequence_id < 0 or metadata.publish_time < 0 or metadata.event_time < 0:
-        raise InvalidRequest("A sequence id or a time is 2^63 or more.")
+    # An event time may have any 64 bits: like the Java client, this package reads them with a sign.
+    if metadata.sequence_id < 0 or metadata.publish_time < 0:
+        raise InvalidRequest("A sequence id or a publish time is 2^63 or more.")
     if metadata.compression not in Compression._value2member_map_:
         raise InvalidRequest(f"Unknown compression {metadata.compression}.")
     count = metadata.num_messages_in_batch if is_batch(metadata) else 1

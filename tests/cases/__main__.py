@@ -30,7 +30,7 @@ EXIT_USAGE = 2
 
 
 class Targets(Protocol):
-    def target(self, case: Case) -> AbstractContextManager[Target]: ...
+    def target(self, case: Case, profile: str) -> AbstractContextManager[Target]: ...
 
 
 class OracleTargets:
@@ -40,7 +40,7 @@ class OracleTargets:
         self._target = target
 
     @contextmanager
-    def target(self, case: Case) -> Iterator[Target]:
+    def target(self, case: Case, profile: str) -> Iterator[Target]:
         if case.options:
             raise Unsupported(f"The broker would need options: {' '.join(case.options)}")
         yield self._target
@@ -88,7 +88,7 @@ def _run(cases: Sequence[Case], targets: Targets, profile: str | None) -> int:
 def run_on(targets: Targets, case: Case, profile: str) -> Outcome:
     """Runs one case on the target that it needs."""
     try:
-        with targets.target(case) as target:
+        with targets.target(case, profile) as target:
             return run_case(target, case, profile)
     except Unsupported as error:
         return Outcome(case, profile, State.NOT_HERE, why=str(error))

@@ -25,7 +25,7 @@ from tests.cases.ledgerfold_cleaner import CleanerAnswers, KafkaCalls
 from tests.cases.ledgerfold_data import DataAnswers
 from tests.cases.ledgerfold_kafka import KafkaAnswers
 from tests.cases.ledgerfold_time import time_of
-from tests.cases.model import Case
+from tests.cases.model import PROFILES, Case
 from tests.cases.protocol import ClosingTarget, Refused, Unsupported
 from tests.support.broker_process import BrokerProcess
 from tests.support.compactor_process import CompactorProcess
@@ -189,9 +189,9 @@ class Brokers:
         self._numbers = itertools.count()
 
     @contextmanager
-    def target(self, case: Case) -> Iterator[ClosingTarget]:
+    def target(self, case: Case, profile: str = PROFILES[0]) -> Iterator[ClosingTarget]:
         """Returns a broker with the case's options: a shared one, or a separate one."""
-        options = self.options_of(case)
+        options = self.options_of(case, profile)
         if case.own_broker:
             with self._started(*options) as target:
                 yield target
@@ -200,8 +200,11 @@ class Brokers:
             self._shared[options] = self._stack.enter_context(self._started(*options))
         yield self._shared[options]
 
-    def options_of(self, case: Case) -> tuple[str, ...]:
-        """Returns the options of `serve` that the case needs. Raises Unsupported."""
+    def options_of(self, case: Case, profile: str = PROFILES[0]) -> tuple[str, ...]:
+        """Returns the options of `serve` that the case needs. Raises Unsupported.
+
+        The profile is none of them: a request selects it.
+        """
         options = case.options + (("--test-clock",) if case.moves_time or case.is_kafka else ())
         return options + _TOLD_TO_CLEAN if case.is_kafka else options
 

@@ -133,8 +133,10 @@ def test_cases_that_pulsars_clients_cannot_run_are_documented() -> None:
     for number in doors._OF_THE_CLIENT:
         assert f"* {number}: " in text
         (case,) = parse(f"{number} A title\n    a=1 | RC-read\n")
+        brokers = DoorBrokers.__new__(DoorBrokers)
         with pytest.raises(Unsupported, match="client"):
-            DoorBrokers.__new__(DoorBrokers).options_of(case)
+            brokers.options_of(case, "documented")
+        assert "--pulsar-listen" in brokers.options_of(case, "pulsar-4")
 
 
 def test_cases_of_pulsars_clients_use_real_time(template: str) -> None:

@@ -21,6 +21,16 @@ def test_the_broker_is_well(lab: HttpLab) -> None:
     assert lab.get("/brokers/leaderBroker")["brokerId"] == lab.address
 
 
+def test_no_setting_can_be_changed_at_run_time(lab: HttpLab) -> None:
+    """No test had asked: the names of verbs were taken for names of clusters."""
+    assert lab.get("/brokers/configuration") == []
+    assert lab.get("/brokers/configuration/values") == {}
+    assert lab.get("/brokers/nope") == [lab.address]
+    for verb in ("internal-configuration", "backlog-quota-check"):
+        refused = lab.ask("GET", f"/brokers/{verb}")
+        assert (refused.status, "is not emulated" in str(refused.reason)) == (501, True)
+
+
 def test_there_is_one_cluster(lab: HttpLab) -> None:
     assert lab.get("/clusters") == ["standalone"]
     found = lab.get("/clusters/standalone")

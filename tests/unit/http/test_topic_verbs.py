@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from ledgerfold.broker.subscriptions.consumer import ConsumerOptions
@@ -20,6 +23,28 @@ NO_PARENT = "Partitioned Topic Name should not contain '-partition-'"
 def publish(lab: HttpLab, *keys: bytes) -> None:
     """One entry a key, to T."""
     lab.publish(*(([Message(key, b"1")], False) for key in keys))
+
+
+@pytest.mark.parametrize("path", [ALL, "/namespaces/public/default/topics"])
+def test_topics_are_listed_on_a_thread(lab: HttpLab, path: str) -> None:
+    """No test had 100,000 topics, whose list delayed all clients."""
+    lab.done("PUT", T)
+    executor, listed = lab.broker.executor, lab.broker.names.listed
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        ThreadPoolExecutor(1, thread_name_prefix="lists") as threads,
+    ):
+        names = list[str]()
+        patch.setattr(lab.broker, "executor", threads)
+
+        def noted(namespace: str) -> list[str]:
+            names.append(threading.current_thread().name)
+            return listed(namespace)
+
+        patch.setattr(lab.broker.names, "listed", noted)
+        assert lab.get(path) == [TOPIC]
+    assert names == ["lists_0"]
+    assert lab.broker.executor is executor
 
 
 def test_a_topic_is_made_listed_and_deleted(lab: HttpLab) -> None:

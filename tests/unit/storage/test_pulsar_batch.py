@@ -273,7 +273,6 @@ def test_a_truncated_batch(cut: int) -> None:
         {"compression": 9},
         {"sequence_id": -1},
         {"publish_time": -1},
-        {"event_time": -1},
         {"compacted_batch_indexes": [1]},
     ],
 )
