@@ -101,7 +101,7 @@ class TopicListWatcher:
             try:
                 self._send_list()
             except NotAllowed as error:
-                self._link.send(error_answer(self._asked.request_id, error))
+                self._link.send(error_answer(self._request.request_id, error))
                 self._resources.close()
                 return
         while True:
