@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +16,7 @@ from ledgerfold.broker.client.core.topic_sources import TopicPattern
 from ledgerfold.broker.client.messages.options import RegexSubscriptionMode
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed, SubscriptionBusy
+from ledgerfold.v1.admin_pb2 import ListTopicsResponse
 from tests.support.fake_broker import WATCHFUL, FakeBroker, ThreadedFakeBroker
 from tests.support.fake_topics import LEDGER_ID
 from tests.support.waiting import wait_until
@@ -244,3 +245,22 @@ def test_several_topics_of_the_asyncio_client() -> None:
         await broker.stop()
 
     asyncio.run(scenario())
+
+
+def test_a_pattern_is_compared_with_the_topics_of_all_pages() -> None:
+    """No broker of a test has so many topics that their names take several answers."""
+    pages = {"": (["foo-1", "x"], True), "x": (["foo-2"], False)}
+
+    class Paged:
+        async def call(self, request: Any) -> ListTopicsResponse:
+            assert request.in_pages
+            names, has_more = pages[request.after.rpartition("/")[2]]
+            topics = [f"persistent://public/default/{each}" for each in names]
+            return ListTopicsResponse(topics=topics, has_more=has_more)
+
+        async def partition_count(self, _: str) -> int:
+            return 0
+
+    source, connection = TopicPattern(re.compile("public/default/foo-.*"), 1), cast(Any, Paged())
+    found = asyncio.run(source.names(connection))
+    assert found == [f"persistent://public/default/foo-{each}" for each in (1, 2)]
