@@ -13,6 +13,8 @@ class StreamCall:
 
     def __init__(self, call: Any) -> None:
         self._call = call
+        # Not public: another version of grpcio may not have it.
+        self._core_call = getattr(call, "_cython_call", None)
         self.read = call.read
         self.done_writing = call.done_writing
         self.cancel = call.cancel
@@ -23,8 +25,11 @@ class StreamCall:
         NOTE: `write` of grpc.aio would replace the broker's status by INTERNAL, "Internal error
         from Core", when Core learns of the end before Python does.
         """
+        if self._core_call is None:
+            await self._call.write(frame)
+            return
         await self._call.wait_for_connection()
         try:
-            await self._call._cython_call.send_serialized_message(frame)
+            await self._core_call.send_serialized_message(frame)
         except grpc.aio.InternalError as error:
             raise asyncio.InvalidStateError("The call has ended.") from error

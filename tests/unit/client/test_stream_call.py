@@ -39,3 +39,19 @@ def test_a_call_refused_while_it_is_written_ends_with_the_reason() -> None:
     assert served.run(all_codes()) == {grpc.StatusCode.RESOURCE_EXHAUSTED}
     served.close()
     lab.stop()
+
+
+def test_a_call_without_the_private_part_writes_by_the_public_method() -> None:
+    class PublicCall:
+        """A call of a version of grpcio whose internals differ."""
+
+        def __init__(self) -> None:
+            self.frames: list[bytes] = []
+            self.read = self.done_writing = self.cancel = None
+
+        async def write(self, frame: bytes) -> None:
+            self.frames.append(frame)
+
+    call = PublicCall()
+    asyncio.run(StreamCall(call).write(b"frame"))
+    assert call.frames == [b"frame"]
