@@ -106,6 +106,7 @@ def with_internal(listeners: Mapping[str, str], name: str) -> dict[str, str]:
 _FIELDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "advertisedListeners": ("pulsar_listeners", parse_listeners),
     "allowAutoTopicCreation": ("creates_topics", _boolean),
+    "backlogQuotaCheckIntervalInSeconds": ("quota_check_interval_ms", _integer(1000, 1)),
     "brokerDeduplicationEnabled": ("deduplicates", _boolean),
     "brokerServiceCompactionThresholdInBytes": ("compaction_threshold_bytes", _integer()),
     "brokerServiceCompactionMonitorIntervalInSeconds": (

@@ -73,6 +73,7 @@ class BrokerSettings:
     kafka_config: Mapping[str, str] = field(default_factory=dict)
     compaction_monitor_interval_ms: int = 60_000
     retention_check_interval_ms: int = 120_000
+    quota_check_interval_ms: int = 60_000
     compaction_queue_max: int = 100
     # A run rewrites a segment of a compacted ledger when more than this part of it is dead. 0: no
     # segment has dead messages, so none is served to clients that do not support them.

@@ -1,4 +1,4 @@
-"""Periodic checks of topics: ledger age, message expiry, retention.
+"""Periodic checks of topics: ledger age, message expiry, backlog quotas, retention.
 
 At every check interval, and whenever a manual clock was moved, each loaded topic is checked:
 
@@ -6,7 +6,7 @@ At every check interval, and whenever a manual clock was moved, each loaded topi
    published (Pulsar: ManagedLedgerImpl.rollCurrentLedgerIfFull).
 2. Message TTL: subscriptions skip expired messages (broker/subscriptions/cursor_operations.py).
 3. Backlogs that exceed their quota are cut, or their producers disconnected
-   (broker/topics/quotas.py).
+   (broker/topics/quotas.py). This check also runs at a shorter interval.
 4. Ledgers that nothing retains are deleted (broker/policies/retention.py).
 5. Inactive producers are forgotten (broker/topics/deduplication.py).
 
@@ -47,26 +47,44 @@ class Housekeeping:
 
     def __init__(self, broker: HousekeepingBroker) -> None:
         self._broker = broker
+        # Two evictions at once would each remove the excess.
+        self._enforcing = asyncio.Lock()
 
     async def run(self) -> None:
-        """Checks all topics at every interval until cancelled."""
-        interval_s = self._broker.settings.retention_check_interval_ms / 1000
+        """Checks all topics, and their backlog quotas more often, until cancelled."""
+        settings = self._broker.settings
+        await asyncio.gather(
+            self._repeat(self.check_all, settings.retention_check_interval_ms),
+            self._repeat(self.check_quotas, settings.quota_check_interval_ms),
+        )
+
+    async def _repeat(self, check: Callable[[], Awaitable[None]], interval_ms: int) -> None:
         while True:
-            await self._broker.clock.sleep(interval_s)
-            await self.check_all()
+            await self._broker.clock.sleep(interval_ms / 1000)
+            await check()
 
     async def check_all(self) -> None:
         try:
             await self._broker.non_persistent.end_unused()
         except LedgerfoldError as error:
             _log.error("Schemas of unused topics are not deleted: %s", error)
+        await self._check(_roll, _expire, self._enforce_quotas, _trim, _forget_producers)
+        await asyncio.to_thread(self._broker.store.reserve.renew)
+
+    async def check_quotas(self) -> None:
+        await self._check(self._enforce_quotas)
+
+    async def _check(self, *checks: Callable[[Topic], Awaitable[None]]) -> None:
         for topic in tuple(self._broker.topics.values()):
-            for check in (_roll, _expire, enforce_quotas, _trim, _forget_producers):
+            for check in checks:
                 if topic.is_loaded:
                     await _do(check, topic)
             # Streams are served in between, regardless of the number of topics.
             await asyncio.sleep(0)
-        await asyncio.to_thread(self._broker.store.reserve.renew)
+
+    async def _enforce_quotas(self, topic: Topic) -> None:
+        async with self._enforcing:
+            await enforce_quotas(topic)
 
 
 async def _do(check: Callable[[Topic], Awaitable[None]], topic: Topic) -> None:

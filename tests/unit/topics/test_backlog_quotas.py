@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,6 +95,33 @@ def test_the_oldest_messages_are_evicted(lab: BrokerLab) -> None:
     assert quick.backlog_entries() == 5
     lab.crash()
     assert lab.topic.subscriptions["slow"].backlog_entries() < 18
+
+
+def test_quotas_are_checked_at_their_interval(lab: BrokerLab) -> None:
+    """Sooner than retention, as in Pulsar: a client waits for the next check."""
+    interval_ms = lab.broker.settings.quota_check_interval_ms
+    assert interval_ms < lab.broker.settings.retention_check_interval_ms
+    slow = subscription(lab)
+    publish(lab, 1)
+    set_policies(lab, backlog_size_quota=BacklogQuota(limit_bytes=0, policy=EVICT))
+    lab.run(lab.clock.move_to(lab.clock.now_ms() + interval_ms // 2))
+    assert slow.backlog_entries() == 1
+    lab.run(lab.clock.move_to(lab.clock.now_ms() + interval_ms // 2))
+    assert slow.backlog_entries() == 0
+
+
+def test_two_checks_at_once_evict_as_much_as_one(lab: BrokerLab) -> None:
+    publish(lab, 30)
+    slow = subscription(lab)
+    limit = backlog_bytes(lab, slow) // 2
+    set_policies(lab, backlog_size_quota=BacklogQuota(limit_bytes=limit, policy=EVICT))
+    housekeeping = lab.broker.housekeeping
+
+    async def check_twice() -> None:
+        await asyncio.gather(housekeeping.check_quotas(), housekeeping.check_quotas())
+
+    lab.run(check_twice())
+    assert 0.7 * limit < backlog_bytes(lab, slow) <= 0.9 * limit
 
 
 def test_a_quota_by_age(lab: BrokerLab) -> None:
