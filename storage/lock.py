@@ -33,7 +33,7 @@ from types import TracebackType
 
 from ledgerfold.storage.errors import DirectoryLocked, DiskFailure
 from ledgerfold.storage.names import lock_path
-from ledgerfold.storage.owner_only import OTHERS
+from ledgerfold.storage.owner_only import OTHERS, refuse_link
 
 _READ_OTHERWISE = (
     "Read it through its broker (--url; in Python, url=), or read a snapshot of it, which never "
@@ -43,8 +43,8 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class DirectoryLock:
-    """A context manager that holds the lock. Raises DirectoryLocked with the owner, and
-    DiskFailure.
+    """A context manager that holds the lock. Raises DirectoryLocked with the owner, DiskFailure,
+    InvalidRequest if the lock is a link.
 
     `is_same_boot`: the machine has not stopped since the last owner recovered the directory.
     """
@@ -58,7 +58,7 @@ class DirectoryLock:
 
     def __enter__(self) -> DirectoryLock:
         path = lock_path(self._data_dir)
-        # Not through a link, which another user may have created before the directory was private.
+        refuse_link(path)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._descriptor = os.open(path, flags, 0o600)
         self._umask = os.umask(OTHERS)

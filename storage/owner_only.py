@@ -19,6 +19,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.names import (
     COMPACTOR,
     LEDGERS,
@@ -30,7 +31,8 @@ from ledgerfold.storage.names import (
 )
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_OURS = (LOCK, METADATA, LEDGERS, RESERVE, WRITE_MARK, REPAIRS, COMPACTOR)
+_FILES = (LOCK, RESERVE, WRITE_MARK)
+_OURS = (*_FILES, METADATA, LEDGERS, REPAIRS, COMPACTOR)
 _log = logging.getLogger(__name__)
 
 
@@ -38,11 +40,24 @@ def narrow(data_dir: Path) -> None:
     """Removes other users' permissions on the directory and on our files in it.
 
     Files that the process cannot change, a mount point for example, stay as they are and are
-    logged. Links to other files are not followed; `data_dir` itself may be a link.
+    logged. Links are not followed; `data_dir` itself may be one. Raises InvalidRequest if one of
+    our files is a link.
     """
     data_dir = data_dir.resolve()
-    if not _is_wide(data_dir):
-        return
+    if _is_wide(data_dir):
+        _narrow_all(data_dir)
+    # Afterwards: nobody else can create one any more.
+    for name in _FILES:
+        refuse_link(data_dir / name)
+
+
+def refuse_link(path: Path) -> None:
+    """Raises InvalidRequest for a link: writes would change the file of another user's choice."""
+    if path.is_symlink():
+        raise InvalidRequest(f"{path} is a link, which another user may have created. Remove it.")
+
+
+def _narrow_all(data_dir: Path) -> None:
     # The folder itself last: while others can still enter it, the next start after an interruption
     # repeats everything.
     narrowed = [_narrow(path) for path in _paths(data_dir)]
@@ -56,6 +71,8 @@ def narrow(data_dir: Path) -> None:
 
 def _paths(data_dir: Path) -> Iterator[Path]:
     for name in _OURS:
+        if (data_dir / name).is_symlink():
+            continue
         yield data_dir / name
         for folder, folders, files in os.walk(data_dir / name):
             yield from (Path(folder, each) for each in (*folders, *files))

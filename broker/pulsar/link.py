@@ -103,7 +103,8 @@ class Link:
         The Java and Go clients end a connection with such a frame, and would connect again forever.
         The C++ client has no limit.
         """
-        size_bytes = answer.ByteSize()
+        frame = encode(answer)
+        size_bytes = len(frame)
         bytes_max = self.broker.settings.message_bytes_max + _CLIENTS_MARGIN_BYTES
         if size_bytes > bytes_max and not is_cpp(self.client_version):
             raise NotAllowed(
@@ -111,7 +112,7 @@ class Link:
                 "a pattern that matches fewer topics, or start the broker with a larger "
                 "--max-message-size."
             )
-        self.send(answer)
+        self.write(frame)
 
     def write(self, frames: bytes) -> None:
         if not self.is_closed:

@@ -46,7 +46,13 @@ class Watching:
             raise Overloaded(f"This connection has {WATCHERS_MAX} watchers, the maximum.")
         watcher = TopicListWatcher(self._link, self._lists, requested)
         self._watchers[requested.watcher_id] = watcher
-        watcher.task = self._link.spawn(watcher.run())
+        watcher.task = self._link.spawn(self._run(requested.watcher_id, watcher))
+
+    async def _run(self, watcher_id: int, watcher: TopicListWatcher) -> None:
+        await watcher.run()
+        # Its list was refused: the client may ask again.
+        if self._watchers.get(watcher_id) is watcher:
+            del self._watchers[watcher_id]
 
     async def close(self, request: BaseCommand) -> None:
         closing = request.watch_topic_list_close
@@ -94,7 +100,7 @@ class TopicListWatcher:
         self._changed.set()
 
     async def run(self) -> None:
-        """Sends the list, then its changes."""
+        """Sends the list, then its changes; ends if the list is too large for the client."""
         await self._list.ready()
         async with self._link.list_turn():
             self._changes.clear()

@@ -50,9 +50,13 @@ class TopicHandlers(Handlers):
         self, request: admin_pb2.ListTopicsRequest
     ) -> admin_pb2.ListTopicsResponse:
         namespace = parse_namespace(request.namespace) if request.namespace else ""
-        names = await self._broker.in_thread(lambda: self._names(namespace))
-        page, has_more = page_of(names, in_pages=request.in_pages, after=request.after)
-        return admin_pb2.ListTopicsResponse(topics=page, has_more=has_more)
+
+        def respond() -> admin_pb2.ListTopicsResponse:
+            names = self._names(namespace)
+            page, has_more = page_of(names, in_pages=request.in_pages, after=request.after)
+            return admin_pb2.ListTopicsResponse(topics=page, has_more=has_more)
+
+        return await self._broker.in_thread(respond)
 
     def _names(self, namespace: str) -> list[str]:
         """Returns the topics of both kinds, from a thread."""

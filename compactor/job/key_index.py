@@ -239,8 +239,8 @@ class KeyIndex:
         if found != crc:
             self._damaged(offset, crc, found)
 
-    def _damaged(self, offset: int, crc: int, stored_crc: int) -> None:
-        raise Corruption(self.path, offset, f"CRC32C {crc:08x}", f"{stored_crc:08x}")
+    def _damaged(self, offset: int, crc: int, computed_crc: int) -> None:
+        raise Corruption(self.path, offset, f"CRC32C {crc:08x}", f"{computed_crc:08x}")
 
 
 def _neighbours(blocks: NDArray[np.intp]) -> Iterator[range]:

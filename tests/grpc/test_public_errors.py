@@ -59,6 +59,15 @@ def test_requests_that_the_broker_rejects(client: ledgerfold.Client) -> None:
     assert not closed.value.from_broker
 
 
+def test_a_closed_producer_is_named(client: ledgerfold.Client) -> None:
+    """By the name that the broker gave it. Tests had named their producers themselves."""
+    producer = client.create_producer("t")
+    name = producer.producer_name()
+    producer.close()
+    with pytest.raises(ledgerfold.AlreadyClosed, match=f"producer {name!r} of topic t is closed"):
+        producer.send(b"x")
+
+
 def test_a_missing_broker_is_reported_by_the_client() -> None:
     """The library itself reports this."""
     with ledgerfold.admin.Admin("127.0.0.1:1") as admin:

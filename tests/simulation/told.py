@@ -15,6 +15,7 @@ from ledgerfold.storage.decoded import DecodedBatch
 from ledgerfold.storage.entry import EARLIEST, EntryHeader, Position
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.partition_names import parse_partition
+from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord, Policies
 from tests.simulation.disk import Disk
 from tests.simulation.kafka_life import KafkaLife, Sent
@@ -348,13 +349,13 @@ class Told:
         topic.excused.update(excused)
         topic.lost.update(excused)
 
-    def recovered(self, report: Any) -> None:
+    def recovered(self, report: RecoveryReport) -> None:
         """Checks that only deliberate damage was reported."""
         if report.torn:
             self.note(f"torn tails are cut: {len(report.torn)}")
         if report.damaged and not self.is_damaged:
             self.fail(f"recovery reports damage: {report.damaged}")
-        self.kept = {"/".join(Path(each).parts[-2:]) for each in report.kept}
+        self.kept = {"/".join(Path(each).parts[-2:]) for each in report.preserved}
         if self.kept and not self.is_damaged:
             self.fail(f"nothing is missing, and files without a record stay: {self.kept}")
 

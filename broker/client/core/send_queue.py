@@ -197,9 +197,9 @@ class SendQueue:
     def _wait_for_room(self, wait: bool) -> None:
         if not wait:
             raise Overloaded(
-                f"The {self._stream.what} is at its limit of messages that wait for receipts: "
-                f"{counted(self._config.max_pending_messages, 'message')}, or {BYTES_PENDING_MAX} "
-                "bytes. Wait for some, or use block_if_queue_full=True, or a higher "
+                f"The {self._stream.description} is at its limit of messages that wait for "
+                f"receipts: {counted(self._config.max_pending_messages, 'message')}, or "
+                f"{BYTES_PENDING_MAX} bytes. Wait for some, or use block_if_queue_full=True, or a higher "
                 "max_pending_messages."
             )
         if self._is_io_thread():
@@ -368,7 +368,7 @@ class SendQueue:
         """Seals the open batch; adding raises AlreadyClosed from now on."""
         with self.lock:
             self._seal()
-            self._error = self._error or AlreadyClosed(f"The {self._stream.what} is closed.")
+            self._error = self._error or AlreadyClosed(f"The {self._stream.description} is closed.")
             self._refuse_quick()
             self._changed.notify_all()
 

@@ -128,19 +128,19 @@ class PublishStream(ReconnectingStream):
         if not self._opened.done():
             self.producer_name = ready.producer_name
             self.last_sequence_id = ready.last_sequence_id
-            self.what = f"producer {ready.producer_name!r} of topic {self._topic}"
+            self.description = f"producer {ready.producer_name!r} of topic {self._topic}"
             self._highest_sent = ready.last_sequence_id
             self.codec = ready.codec
         elif ready.codec != self.codec:
             raise NotAllowed(
                 f"{self._topic} was deleted and recreated as a topic of another kind, which the "
-                f"{self.what} cannot publish to. Create a new producer."
+                f"{self.description} cannot publish to. Create a new producer."
             )
         elif ready.last_sequence_id > self._highest_sent:
             raise NotAllowed(
                 f"Another producer published up to sequence id {ready.last_sequence_id} under the "
-                f"name of the {self.what} while this one was not connected. Its messages without a "
-                "receipt may not be stored: create a new producer and send them again."
+                f"name of the {self.description} while this one was not connected. Its messages "
+                "without a receipt may not be stored: create a new producer and send them again."
             )
         self.schema_version = ready.schema_version
         if self._access_mode != ProducerAccessMode.Shared:
@@ -270,7 +270,7 @@ class PublishStream(ReconnectingStream):
                 self.sequences.give_up(entry)
         if expired:
             error = Timeout(
-                f"No receipt within {self._send_timeout_s:g} s for the {self.what}. "
+                f"No receipt within {self._send_timeout_s:g} s for the {self.description}. "
                 "The message may have been stored."
             )
             self._done([Outcome(entry, NOWHERE, error) for entry in expired])

@@ -71,7 +71,7 @@ class Stream:
 
     def __init__(self) -> None:
         self.loop = Loop()
-        self.what = "test producer"
+        self.description = "test producer"
         self.entry_bytes_max = 5000
         self.partition = -1
         self.entries: list[PendingEntry] = []

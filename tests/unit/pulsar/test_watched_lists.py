@@ -14,9 +14,9 @@ from ledgerfold.broker.pulsar import topic_lists
 from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.pulsar.patterns import hash_of
 from ledgerfold.broker.pulsar.topic_lists import TopicList, TopicLists
-from ledgerfold.broker.pulsar.watching import TopicListWatcher
-from ledgerfold.storage.errors import InvalidRequest, Overloaded
-from ledgerfold.v1.pulsar_pb2 import CommandWatchTopicList
+from ledgerfold.broker.pulsar.watching import TopicListWatcher, Watching
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed, Overloaded
+from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandWatchTopicList
 from tests.model.broker_lab import BrokerLab
 
 NAMESPACE = "public/default"
@@ -157,3 +157,40 @@ def test_a_watcher_counts_as_a_stream_and_stores_only_differences(lab: BrokerLab
 
     lab.run(work())
     assert (outgoing.streams, len(lists)) == (0, 0)
+
+
+def test_a_watcher_whose_list_was_refused_may_be_created_again(lab: BrokerLab) -> None:
+    """It had kept its id, and counted, until the connection ended."""
+    create(lab, "a")
+    sent: list[BaseCommand] = []
+    is_too_large = True
+
+    def send_list(command: BaseCommand) -> None:
+        if is_too_large:
+            raise NotAllowed("The list of topics is too large.")
+        sent.append(command)
+
+    link = SimpleNamespace(
+        broker=lab.broker,
+        use=lambda *_: nullcontext(),
+        list_turn=nullcontext,
+        spawn=lab.loop.create_task,
+        send=sent.append,
+        send_list=send_list,
+    )
+    watching = Watching(cast(Link, link), TopicLists(lab.broker))
+    requested = CommandWatchTopicList(
+        request_id=1, watcher_id=7, namespace=NAMESPACE, topics_pattern=".*"
+    )
+    request = BaseCommand(watch_topic_list=requested)
+    lab.run(watching.watch(request))
+    lab.settle()
+    assert sent.pop().error.message == "The list of topics is too large."
+    is_too_large = False
+    lab.run(watching.watch(request))
+    lab.settle()
+    assert list(sent.pop().watch_topic_list_success.topic) == [full("a")]
+    with pytest.raises(NotAllowed, match="already has watcher 7"):
+        lab.run(watching.watch(request))
+    watching.closed()
+    lab.settle()

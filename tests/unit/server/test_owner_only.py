@@ -10,6 +10,7 @@ import pytest
 
 from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.server.data_directory import held, recovered
+from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.files import REAL
 from ledgerfold.storage.lock import DirectoryLock
 from ledgerfold.storage.owner_only import OTHERS, narrow
@@ -52,10 +53,14 @@ def test_a_directory_with_wide_permissions_is_narrowed(tmp_path: Path) -> None:
     for name in ("ledgers/7/0.log", "lock", "compactor/worker.log", "notes.txt"):
         (data / name).write_text("")
     elsewhere.mkdir()
+    (elsewhere / "file").touch()
     (data / "ledgers" / "8").symlink_to(elsewhere)
+    (data / "metadata").symlink_to(elsewhere)
     narrow(data)
-    assert [name for name in wide(data) if name != "ledgers/8"] == ["notes.txt"]
+    links = ("ledgers/8", "metadata")
+    assert [name for name in wide(data) if name not in links] == ["notes.txt"]
     assert elsewhere.stat().st_mode & OTHERS
+    assert (elsewhere / "file").stat().st_mode & OTHERS
     assert (data / "ledgers" / "7").stat().st_mode & 0o777 == 0o700
     assert (data / "lock").stat().st_mode & 0o777 == 0o600
 
@@ -70,14 +75,15 @@ def test_a_link_to_a_directory_with_wide_permissions(tmp_path: Path) -> None:
     assert not wide(data)
 
 
-def test_a_lock_that_is_a_link_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["lock", "reserve", "writes"])
+def test_a_file_that_is_a_link_is_refused(tmp_path: Path, name: str) -> None:
     """A user who could write to the directory before its first start had any file overwritten."""
     victim = tmp_path / "victim"
     victim.write_text("kept")
     data = tmp_path / "data"
     data.mkdir()
-    (data / "lock").symlink_to(victim)
-    with pytest.raises(OSError, match="symbolic links"), DirectoryLock(data, "1"):
+    (data / name).symlink_to(victim)
+    with pytest.raises(InvalidRequest, match=f"{name} is a link"), held(data):
         pass
     assert victim.read_text() == "kept"
 
