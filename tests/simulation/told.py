@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ledgerfold.storage.decoded import DecodedBatch
 from ledgerfold.storage.entry import EARLIEST, EntryHeader, Position

@@ -199,8 +199,8 @@ class SendQueue:
             raise Overloaded(
                 f"The {self._stream.description} is at its limit of messages that wait for "
                 f"receipts: {counted(self._config.max_pending_messages, 'message')}, or "
-                f"{BYTES_PENDING_MAX} bytes. Wait for some, or use block_if_queue_full=True, or a higher "
-                "max_pending_messages."
+                f"{BYTES_PENDING_MAX} bytes. Wait for some, or use block_if_queue_full=True, or a "
+                "higher max_pending_messages."
             )
         if self._is_io_thread():
             raise Overloaded("The queue is full, and a callback must not wait for space in it.")
