@@ -170,9 +170,7 @@ def ledgerfold(
     with Namespace(ledgerfold_broker, name) as namespace:
         yield namespace
         has_failed = request.node.stash.get(_HAS_FAILED, False)
-        has_ended = getattr(ledgerfold_broker, "ended", None) is not None
-        keep = has_failed and request.config.getoption("--ledgerfold-keep")
-        namespace.keep = has_ended or keep
+        namespace.keep = has_failed and request.config.getoption("--ledgerfold-keep")
     _check_runs(ledgerfold_broker)
 
 

@@ -72,7 +72,7 @@ class Namespace:
             self.faults.clear()
         self._block.close()
         self.__dict__.pop("client", None)
-        if not self.keep:
+        if not self.keep and getattr(self.broker, "ended", None) is None:
             self._delete()
 
     def _delete(self) -> None:

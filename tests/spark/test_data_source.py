@@ -235,8 +235,40 @@ def test_a_checkpoint_of_another_kafka_log_is_refused(broker: Broker) -> None:
             checkpoint = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
             broker.admin.delete_topic("again")
             broker.admin.create_topic("again", kafka={})
-    with pytest.raises(NotAllowed, match=r"at offset 2 of .*/again, whose last one is 0: "):
+    with pytest.raises(NotAllowed, match=r"at offset 2 of .*/again, whose last offset is 0: "):
         stream.latestOffset(checkpoint, ReadAllAvailable())
+
+
+def test_a_checkpoint_of_a_topic_of_another_kind_is_refused(broker: Broker) -> None:
+    """Its position was behind every offset, and the stream read nothing, for ever."""
+    with broker.client.create_producer("changed") as producer:
+        producer.send(b"1")
+    stream = stream_of("changed", url=broker.url, start="earliest")
+    checkpoint = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    broker.admin.delete_topic("changed")
+    broker.admin.create_topic("changed")
+    # A native topic may be created again.
+    assert stream.latestOffset(checkpoint, ReadAllAvailable()) == checkpoint
+    broker.admin.delete_topic("changed")
+    broker.admin.create_topic("changed", kafka={})
+    with pytest.raises(NotAllowed, match=r"at \d+:0 of .*/changed, whose last offset is -1: "):
+        stream.latestOffset(checkpoint, ReadAllAvailable())
+
+
+def test_a_planned_batch_that_a_truncation_shortened_is_refused(broker: Broker) -> None:
+    """Spark repeats it after a restart, and would take the rest for all of it."""
+    broker.admin.create_topic("shortened", kafka={})
+    with broker.client.create_producer("shortened") as producer:
+        for _ in range(3):
+            producer.send(b"1")
+    stream = stream_of("shortened", url=broker.url, start="earliest")
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, ReadAllAvailable())
+    assert len(stream.partitions(start, end)) == 1
+    broker.admin.delete_topic("shortened")
+    broker.admin.create_topic("shortened", kafka={})
+    with pytest.raises(NotAllowed, match=r"at offset 2 of .*/shortened, whose last offset is -1: "):
+        stream.partitions(start, end)
 
 
 @pytest.mark.parametrize(("topic", "url"), [("absent", None), ("t", "127.0.0.1:1:2")])

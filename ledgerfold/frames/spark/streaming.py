@@ -78,12 +78,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _end(self, topic: str, low: Position, last: Position, bytes_max: int | None) -> Position:
         """Returns where the next batch ends. Raises NotAllowed for another log."""
-        if last.ledger_id == low.ledger_id == 0 and last < low:
-            raise NotAllowed(
-                f"The checkpoint is at offset {low.entry_id} of {topic}, whose last one is "
-                f"{last.entry_id}: the topic was truncated, or deleted and created again, or the "
-                "option isolation was changed. Use a new checkpoint."
-            )
+        _check_reaches(topic, last, low)
         # Never back, as after a switch to an older copy.
         if last <= low or bytes_max is None:
             return max(last, low)
@@ -109,12 +104,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             low = _position(start.get(topic, start.get(_EVERY, _text(EARLIEST))))
             high = _position(text)
             if topic != _EVERY and low < high:
+                if high.ledger_id == 0:
+                    # Spark repeats a planned batch, and the log may have been truncated meanwhile.
+                    last = last_positions(replace(self._query, topic=topic))
+                    _check_reaches(topic, last[topic], high)
                 query = replace(self._query, topic=topic, start=low.next, end=high.next)
                 partitions += map(PartInput, parts_of(query))
         return partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_part(partition, self._query, self._schema)
+
+
+def _check_reaches(topic: str, last: Position, position: Position) -> None:
+    """Raises NotAllowed if a Kafka log, whose last record is `last`, does not reach `position`.
+
+    A native topic continues behind each of its positions, also if it is created again.
+    """
+    if last.ledger_id != 0 or (position.ledger_id == 0 and last >= position):
+        return
+    if position.ledger_id < 0:
+        return
+    place = f"offset {position.entry_id}" if position.ledger_id == 0 else _text(position)
+    raise NotAllowed(
+        f"The stream is at {place} of {topic}, whose last offset is {last.entry_id}: the topic was "
+        "truncated, or deleted and created again, or the option isolation was changed, or the "
+        "option start is not in the log. Use a new checkpoint, or another start."
+    )
 
 
 def _text(position: Position) -> str:
