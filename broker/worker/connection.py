@@ -180,8 +180,7 @@ class WorkerConnection:
             if not isinstance(error, grpc.aio.AioRpcError):
                 raise error
             named = _mapped(error, call.stage)
-            # UNAVAILABLE without a name is gRPC's code for a broken connection.
-            is_broken = error.code() == grpc.StatusCode.UNAVAILABLE
+            is_broken = _is_broken(error, has_ended=self.ended.done())
             if not is_broken or isinstance(named, CompactorUnavailable):
                 raise named
             await asyncio.wait({self.ended}, timeout=_DEATH_SECONDS)
@@ -241,6 +240,16 @@ def _named_error(error: grpc.aio.AioRpcError) -> LedgerfoldError:
             f"{__version__}. Restart it with the broker's version."
         )
     return error_from_rpc(error)
+
+
+def _is_broken(error: grpc.aio.AioRpcError, *, has_ended: bool) -> bool:
+    """Returns whether the connection broke: gRPC's codes for that have no name of an error.
+
+    CANCELLED: the channel was closed, because the worker had ended.
+    """
+    if error.code() == grpc.StatusCode.CANCELLED:
+        return has_ended and not isinstance(_named_error(error), CompactionError)
+    return error.code() == grpc.StatusCode.UNAVAILABLE
 
 
 def _mapped(error: grpc.aio.AioRpcError, stage: str) -> LedgerfoldError:
