@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -43,6 +44,8 @@ SOLO_ENTRIES = 20_000
 # bytes of them: each merge task reads the entries that may hold its keys.
 SCANNED_SHARE_MAX = 0.1
 SCANNED_KEY_BYTES_MAX = 2 * BUCKET_KEY_BYTES
+# The work of phase two on a segment that is shared, not copied: this share of copying it.
+SHARED_WORK = 1 / 16
 # The number of neighbouring small segments that are merged.
 MERGED_COUNT = 8
 
@@ -162,7 +165,7 @@ def cut(plan: CompactionPlan, cores: int, own: Own | None = None) -> TaskPlan:
     tasks = cut_segments(segments, cores, (strategy,))
     is_indexed = tasks.is_large and is_incremental(strategy)
     if indexed:
-        tasks, is_indexed = cut_incremental(segments, cores), True
+        tasks, is_indexed = cut_incremental(segments, cores, plan.segment_garbage_max), True
     return TaskPlan(
         tasks.scans,
         tasks.buckets,
@@ -246,21 +249,38 @@ def to_merge(sizes: Sequence[int], bytes_max: int) -> set[int]:
     return merged
 
 
-def cut_incremental(segments: tuple[InputSegment, ...], cores: int) -> Cut:
+def cut_incremental(segments: tuple[InputSegment, ...], cores: int, garbage_max: float) -> Cut:
     """Splits a run that looks up indexed segments."""
     scanned = tuple(each for each in segments if not each.is_indexed)
     key_bytes = sum(map(key_bytes_of, scanned))
     tasks = 1 if key_bytes <= SOLO_KEY_BYTES else task_count(key_bytes, SCAN_TASK_KEY_BYTES, cores)
     buckets = 1 if tasks == 1 else task_count(key_bytes, BUCKET_KEY_BYTES, cores)
-    # Each new message may change one segment.
     messages = sum(each.record.messages for each in scanned)
-    changed = sum(sorted(map(size_bytes_of, segments))[-messages:]) if messages else 0
-    copies = 1 if changed <= SOLO_BYTES else task_count(changed, COPY_TASK_BYTES, cores)
+    work = partial(copy_bytes_of, messages=messages, garbage_max=garbage_max)
+    # Each new message may change one segment.
+    changed = sum(sorted(map(work, segments))[-messages:]) if messages else 0
+    copies = 1 if changed <= COPY_TASK_BYTES else task_count(changed, COPY_TASK_BYTES, cores)
     return Cut(
         contiguous(scanned, tasks, key_bytes_of) or ((),),
         buckets,
-        contiguous(segments, copies, size_bytes_of),
+        contiguous(segments, copies, work),
     )
+
+
+def copy_bytes_of(segment: InputSegment, messages: int, garbage_max: float) -> int:
+    """Returns the bytes that phase two copies of a segment at most; for one that is shared, the
+    bytes whose copy takes as long.
+
+    `messages`: the number of new messages. If each removes one of this segment, of average size,
+    and no more than `garbage_max` of it is dead then, it is shared.
+    """
+    record = segment.record
+    is_shared = (
+        segment.is_indexed
+        and not segment.is_merged
+        and record.dead.messages + messages <= garbage_max * record.messages
+    )
+    return int(record.size_bytes * SHARED_WORK) if is_shared else record.size_bytes
 
 
 def cut_segments(

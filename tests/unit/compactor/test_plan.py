@@ -60,6 +60,44 @@ def test_a_small_plan_is_one_task() -> None:
     assert (len(large.scans) % 2, large.buckets % 2, len(large.copies)) == (0, 0, 8)
 
 
+@pytest.mark.parametrize(
+    ("messages", "dead", "copies"),
+    [(1, 0, 1), (100_000, 0, 1), (200_000, 0, 12), (100_000, 100_000, 12), (1, 150_000, 1)],
+    ids=["one", "too few", "many", "together with dead ones", "one that rewrites one segment"],
+)
+def test_a_run_that_shares_segments_has_as_many_copy_tasks_as_it_has_work(
+    messages: int, dead: int, copies: int
+) -> None:
+    """A second stage, and each of its tasks, costs more than links to some segments.
+
+    So there is one task, unless new messages may kill more of each segment than may stay dead.
+    """
+    plan = _incremental_plan(20, messages_each=500_000, new_messages=messages)
+    for record in plan.segments[:-1]:
+        record.dead.messages = dead
+    tasks = cut(plan, 2)
+    assert (len(tasks.scans), tasks.buckets, len(tasks.copies)) == (1, 1, copies)
+
+
+def test_many_shared_segments_are_divided_among_tasks() -> None:
+    """Each gets a deletion vector, which takes time, too."""
+    plan = _incremental_plan(90, messages_each=500_000, new_messages=100_000)
+    assert len(cut(plan, 2).copies) == 4
+
+
+def _incremental_plan(segments: int, *, messages_each: int, new_messages: int) -> CompactionPlan:
+    """A plan with full indexed segments, and one that has the new messages."""
+    plan = _plan(*[64 * MIB] * segments, 128 * new_messages)
+    for record in plan.segments[:-1]:
+        record.messages = messages_each
+        record.key_index.keyed_messages = messages_each
+    plan.segments[-1].messages = new_messages
+    plan.compacted_segments = segments
+    plan.horizon_previous.CopyFrom(plan.segments[segments - 1].last)
+    plan.keeps_segments, plan.segment_garbage_max = True, 0.3
+    return plan
+
+
 def test_tasks_are_sized_for_the_most_expensive_strategy() -> None:
     """Besides one that reads values, one over keys has the smaller tasks; unused ones do not
     count.
