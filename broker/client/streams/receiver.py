@@ -149,7 +149,8 @@ class Receiver:
 
     def _open_run(self, run: ReceivedRun) -> None:
         rows: Sequence[int] = range(len(run.contents))
-        if self.first is not None:
+        # A run is in order of id, so that few have an entry at the start.
+        if self.first is not None and run.position(0) <= self.first.position:
             rows = [row for row in rows if self._is_wanted(run, row)]
         self._rows_left = iter(rows)
         self._messages = map(Message, zip(repeat(run), self._rows_left))
