@@ -185,9 +185,9 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "TMPDIR": str(temporary)}
     for name in ("GRPC_ENABLE_FORK_SUPPORT", "PYTHONPATH", "PYTEST_ADDOPTS"):
         environment.pop(name, None)
-    options = ("-q", "-p", "no:cacheprovider", "-W", "error")
+    options = ["-q", "-p", "no:cacheprovider", "-W", "error"]
     # Without this option, pytest-asyncio warns in each run.
-    options += ("-o", "asyncio_default_fixture_loop_scope=function")
+    options += ["-o", "asyncio_default_fixture_loop_scope=function"]
     return subprocess.Popen(
         [sys.executable, "-m", "pytest", *options, *arguments],
         cwd=folder,
