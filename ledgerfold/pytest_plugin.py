@@ -35,6 +35,7 @@ class _Session:
     """The broker of this run, if there is one, as far as reports need it."""
 
     def __init__(self) -> None:
+        self.broker: ExistingBroker | None = None
         self.log: Path | None = None
         self.data_dir: Path | None = None
         # The end of the log when the current test began.
@@ -80,6 +81,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     session = item.config.stash[_SESSION]
     session.log_began = session.log_end
+    if session.broker is not None and _uses_broker(item):
+        _check_runs(session.broker)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -133,10 +136,10 @@ def ledgerfold_broker(request: pytest.FixtureRequest) -> Iterator[ExistingBroker
             with _without_traceback("ledgerfold_broker"):
                 started = Broker(folder / "data", arguments=_arguments(request.config))
                 broker = block.enter_context(started)
-            session.log, session.data_dir = broker.log, broker.data_dir
+            session.broker, session.log, session.data_dir = broker, broker.log, broker.data_dir
             yield broker
     finally:
-        session.log = None
+        session.broker = session.log = None
         if not (session.has_failed and request.config.getoption("--ledgerfold-keep")):
             shutil.rmtree(folder, ignore_errors=True)
 

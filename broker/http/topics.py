@@ -236,9 +236,13 @@ class PartitionVerbs(BrokerVerbs):
 
     async def list_names(self, request: Request) -> Answer:
         check_exists(self._broker, request.namespace)
-        names = self._broker.partitions.list_names(request.namespace)
-        prefix = f"{request.names['domain']}://"
-        return shown([each for each in names if each.startswith(prefix)])
+        prefix, list_names = f"{request.names['domain']}://", self._broker.partitions.list_names
+
+        def answer() -> Answer:
+            names = list_names(request.namespace)
+            return shown([each for each in names if each.startswith(prefix)])
+
+        return await self._broker.in_thread(answer)
 
     async def create(self, request: Request) -> None:
         name, body = self._name(request), request.body

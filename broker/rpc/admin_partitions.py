@@ -44,9 +44,13 @@ class PartitionedTopicHandlers(Handlers):
         self, request: admin_pb2.ListPartitionedTopicsRequest
     ) -> admin_pb2.ListPartitionedTopicsResponse:
         namespace = parse_namespace(request.namespace) if request.namespace else ""
-        names = self._broker.partitions.list_names(namespace)
-        page, has_more = page_of(names, in_pages=request.in_pages, after=request.after)
-        return admin_pb2.ListPartitionedTopicsResponse(topics=page, has_more=has_more)
+
+        def respond() -> admin_pb2.ListPartitionedTopicsResponse:
+            names = self._broker.partitions.list_names(namespace)
+            page, has_more = page_of(names, in_pages=request.in_pages, after=request.after)
+            return admin_pb2.ListPartitionedTopicsResponse(topics=page, has_more=has_more)
+
+        return await self._broker.in_thread(respond)
 
     @runs_to_completion
     async def delete(self, request: admin_pb2.DeletePartitionedTopicRequest) -> None:

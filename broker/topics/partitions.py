@@ -105,11 +105,10 @@ class Partitions:
         raise TopicNotFound(name)
 
     def list_names(self, namespace: str) -> list[str]:
-        """Returns the display names of partitioned topics.
-
-        Of all namespaces if `namespace` is empty.
+        """Returns the sorted display names of partitioned topics, those of all namespaces if
+        `namespace` is empty. Thread-safe.
         """
-        names = sorted(shown_topic(record.name) for record in self._metadata.partitioned_topics())
+        names = sorted(map(shown_topic, self._metadata.topic_names(kind="partitioned")))
         return [name for name in names if namespace in ("", TopicName.parse(name).namespace)]
 
     def _parent(self, name: str) -> PartitionedTopicRecord | None:

@@ -126,8 +126,40 @@ def test_after_it(ledgerfold):
     pass
 
 
+def test_that_takes_only_the_broker(ledgerfold_broker):
+    ledgerfold_broker.admin.list_topics()
+
+
 def test_without_it():
     pass
+"""
+WITH_ASYNC_PLUGINS = """
+import pytest
+
+
+async def publish(ledgerfold):
+    async with ledgerfold.async_client() as client:
+        producer = await client.create_producer(ledgerfold.topic("t"))
+        for value in (b"1", b"2"):
+            await producer.send(value, partition_key="k")
+    status = await ledgerfold.compact_async(ledgerfold.topic("t"))
+    assert status.run.counts.messages_out == 1
+
+
+@pytest.mark.asyncio
+async def test_by_pytest_asyncio(ledgerfold):
+    await publish(ledgerfold)
+
+
+@pytest.mark.anyio
+async def test_by_anyio(ledgerfold, anyio_backend_name):
+    assert anyio_backend_name == "asyncio"
+    await publish(ledgerfold)
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
 """
 UNUSED = """
 import sys
@@ -153,7 +185,9 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "TMPDIR": str(temporary)}
     for name in ("GRPC_ENABLE_FORK_SUPPORT", "PYTHONPATH", "PYTEST_ADDOPTS"):
         environment.pop(name, None)
-    options = ("-q", "-p", "no:cacheprovider", "-W", "error")
+    options = ["-q", "-p", "no:cacheprovider", "-W", "error"]
+    # Without this option, pytest-asyncio warns in each run.
+    options += ["-o", "asyncio_default_fixture_loop_scope=function"]
     return subprocess.Popen(
         [sys.executable, "-m", "pytest", *options, *arguments],
         cwd=folder,
@@ -287,9 +321,15 @@ def test_a_broker_that_ends_during_a_run_is_reported_once_per_test(tmp_path: Pat
     """Later tests had tracebacks of gRPC that named an address. No broker had ended in a run."""
     (tmp_path / "test_dying.py").write_text(DYING)
     ran = run(tmp_path)
-    assert "2 passed, 2 errors" in ran.stdout, ran.stdout + ran.stderr
-    assert ran.stdout.count("\nThe ledgerfold broker of this run has ended by SIGKILL.\n") == 2
+    assert "2 passed, 3 errors" in ran.stdout, ran.stdout + ran.stderr
+    assert ran.stdout.count("\nThe ledgerfold broker of this run has ended by SIGKILL.\n") == 3
     assert "Traceback" not in ran.stdout
+
+
+def test_asynchronous_tests_by_two_plugins(tmp_path: Path) -> None:
+    (tmp_path / "test_async.py").write_text(WITH_ASYNC_PLUGINS)
+    ran = run(tmp_path)
+    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
 def test_an_unused_plugin_imports_nothing(tmp_path: Path) -> None:
