@@ -4,7 +4,7 @@ A topic keeps its open segment for hours and writes to it rarely. With a descrip
 process would reach its limit at about a thousand topics. Here the least recently used file is
 closed, and reopened before its next write. Rules:
 
-1. A file with unsynced bytes is synced before it is closed: afterwards, no caller would see a
+1. A file with unsynced bytes is synced before it is closed: after that, no caller would learn of a
    writeback error.
 2. A write or sync that fails, including the sync of rule 1, disables that file permanently, and no
    other.

@@ -1,7 +1,7 @@
 """The labels of the ledgers of an imported archive (storage/topic_archive.py).
 
-Ledgers of version 0.1 have none, and get them, as at the first start of their own directory. Labels
-in an archive must name their own ledger, because a repair trusts labels.
+Ledgers of version 0.1 have no labels. An import creates them, as the first start of their directory
+would. Labels in an archive must name their own ledger, because a repair trusts labels.
 """
 
 from __future__ import annotations

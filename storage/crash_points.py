@@ -4,8 +4,8 @@
 would) the first time it reaches the point; `name@3` the third time. Without the variable, a point
 costs one lookup.
 
-The names are listed here so that a test can iterate over them. A plan of a compaction can name a
-point, too (`armed`), for tests of programs that use the broker (broker/faults/compaction.py).
+The names are listed here so that a test can iterate over them. A compaction plan can name a point,
+too (`armed`), so that users can test their programs (broker/faults/compaction.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The dead part of a run of entries: its deletion vector, and the record of that.
+"""Builds the deletion vector of a run of entries, and the vector's record.
 
 >>> from ledgerfold.storage.native import NativeBatchBuilder
 >>> from ledgerfold.storage.entry import read_header, stamp

@@ -1,9 +1,9 @@
 """Computes the CRC32C of two concatenated pieces from the checksums of the pieces.
 
 A checksum is linear: advance the checksum of the first piece by as many zero bytes as the second
-piece has; XOR with the checksum of the second piece is the checksum of both. Advancing uses a table
-of 128 numbers, which is built when a length occurs for the second time; before that, the second
-piece is read.
+piece has, and XOR it with the checksum of the second piece. The result is the checksum of both.
+Advancing uses a table of 128 numbers, which is built when a length occurs for the second time;
+before that, the second piece is read.
 
     >>> crcs, value = JoinedCrcs(), google_crc32c.value
     >>> joined = [crcs.joined(value(b"head"), b"body", value(b"body")) for _ in range(3)]

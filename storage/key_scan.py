@@ -1,8 +1,8 @@
 """A scan of a segment's keys, without its values.
 
-Reads each header with its key section, in blocks, and skips values larger than a block. Only the
-value section of a Pulsar batch is read, too: it holds the keys. Verifies
-headers and key sections, and that entry ids rise; damage is an error.
+Reads each header with its key section, in blocks, and skips values larger than a block. The value
+section of a Pulsar batch is read as well, because it contains the keys. Headers, key sections and
+rising entry ids are verified; damage is an error.
 
     >>> from ledgerfold.storage.entry import stamp
     >>> from ledgerfold.storage.native import NativeBatchBuilder

@@ -8,11 +8,11 @@
 
 Rules (docs/FORMATS.md, "Label"):
 
-1. A raw ledger gets its label before its first entry; one that a truncation creates, when it is
-   complete.
+1. A raw ledger gets its label before its first entry. A ledger that a truncation creates gets it
+   when it is complete.
 2. A compacted ledger gets its label once its files are verified, before the write that publishes
-   it. The label holds the records of that write, so that the ledger can be restored: the ledger's
-   record, and the run's, or that of the segment of a Kafka log.
+   it. The label contains the records of that write, so that the ledger can be restored: the
+   ledger's record, and that of the run or of the Kafka log's segment.
 3. Nothing reads labels while the metadata are intact. If they are not, a start finds the affected
    topics by their labels (storage/losses.py), and a repair restores ledgers from them.
 """

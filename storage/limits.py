@@ -1,7 +1,7 @@
 """The limits of settings and counts in the formats, beyond the widths of single fields.
 
-docs/FORMATS.md, "Limits", lists all limits, with the reason for each. A number is checked where it
-is written; above its limit a LimitExceeded is raised, which says what to do.
+docs/FORMATS.md, "Limits", lists all limits, with the reason for each. A number is checked before it
+is written. A number above its limit raises LimitExceeded, which says what to do.
 """
 
 from __future__ import annotations

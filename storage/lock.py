@@ -2,8 +2,8 @@
 
 The lock is an flock on DATA/lock, so it ends with its process in every case. The file names its
 holder: for people, and for the error that a second process raises. Once the owner has recovered the
-directory, the file also records the machine's boot id (Linux only): with it, the next owner knows
-whether unsynced writes can have been lost.
+directory, the file also records the machine's boot id (Linux only): the next owner compares it with
+the current one, to know whether unsynced writes may be lost.
 
 While a process holds the lock, the files it creates are accessible to its user only
 (storage/owner_only.py).

@@ -1,7 +1,7 @@
 """Detection of lost metadata writes, at a start.
 
-RocksDB opens without an error when the end of its log is missing: the store is then in the state of
-some writes ago. Each of these proves it:
+RocksDB opens without an error when the end of its log is missing: the store is then in an older
+state. Each of these proves a loss:
 
 * The store counts fewer writes than the write mark (storage/write_mark.py), or the mark is missing.
 * A ledger's folder has an id that was never allocated: ids are reserved before they are used.

@@ -1,7 +1,8 @@
 """The Kafka producer ids of a data directory: each is allocated once, like Kafka's in a cluster.
 
-Ids are reserved in blocks, a synced write each. Those that a log brings from another cluster are
-skipped: two producers with one id would take each other's batches for duplicates.
+Ids are reserved in blocks, a synced write each. Ids in logs that are imported from another cluster
+are skipped: if two producers had the same id, batches of one would count as duplicates of the
+other's.
 
     >>> store = StoreRecord()
     >>> def change(edit):

@@ -8,7 +8,7 @@ one pread.
 Dead messages of a compacted ledger are omitted: entries without a live message are skipped, others
 are served with a mask of their live rows (storage/deletion_vector.py, storage/served_entry.py).
 
-Bounds: at most INDEX_EVERY entries are skipped once they are indexed; NEXT_MAX ends of reads are
+Bounds: in an indexed range, at most INDEX_EVERY entries are skipped; NEXT_MAX ends of reads are
 cached per ledger; an index costs two numbers for each INDEX_EVERY entries.
 """
 

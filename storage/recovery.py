@@ -2,21 +2,21 @@
 
 1. Open raw ledgers are closed. Their last segment is scanned up to the first bad entry. If that is
    a torn tail (torn_tail.py), everything from it on is cut after a copy (.torn): it was never
-   acknowledged. Otherwise there is damage, and nothing is changed. If the machine did not stop, a
-   torn tail is cut without a copy when the disk has no room for the copy in addition to the reserve
-   for deletions.
+   acknowledged. Otherwise there is damage, and nothing is changed. If the machine did not stop, and
+   the disk has no room for the copy in addition to the reserve for deletions, a torn tail is cut
+   without a copy.
 2. Every file that a record names must exist and have its size; other ledgers are reported as
    damaged. The broker starts nevertheless: intact data can be read, and reads of the rest raise the
    error.
-3. Ledgers in state DELETING are deleted, those included that were being made when the process died;
-   files and folders that no record names are removed. What
-   cannot be removed now (a surviving process may still write there) is left for later. Nothing that
-   holds an entry is removed while a ledger is damaged, or the metadata have lost writes
-   (storage/losses.py); a directory with ledgers but without a store record is not started at all.
-4. Segments are synced before they are recorded as sealed, whatever their writer had synced.
+3. Ledgers in state DELETING are deleted, which includes ledgers that were incomplete when the
+   process died. Files and folders that no record names are removed. If a removal fails (a surviving
+   process may still write there), it is tried again later. Nothing that holds an entry is removed
+   while a ledger is damaged, or the metadata have lost writes (storage/losses.py); a directory with
+   ledgers but without a store record is not started at all.
+4. Segments are synced before they are recorded as sealed, even if their writer had synced them.
 
-A ledger whose writer failed is closed without a restart at its last durable entry: later entries
-were never acknowledged, and after a failed sync a read may show what is not on the disk.
+A ledger whose writer failed is closed at its last durable entry, without a restart: later entries
+were never acknowledged, and after a failed sync a read may return bytes that are not on the disk.
 
 Sources: BookKeeper's ledger recovery; etcd's wal/repair.go for the copy.
 """

@@ -1,11 +1,12 @@
 """Removal of ledgers, and of files that no record names.
 
 A ledger's files are deleted before its record: a crash in between leaves a record in state
-DELETING, and the next start continues. Missing files are ignored. What cannot be removed (a task
-may still write there) is reported to the caller or left for later, and does not prevent a start.
+DELETING, and the next start continues. Missing files are ignored. A failed removal (a task may
+still write there) is reported to the caller or tried again later, and does not prevent a start.
 
 Before files are removed, the writes that marked their ledger are durably counted
-(storage/write_mark.py): a start that finds these writes lost removes nothing that holds an entry.
+(storage/write_mark.py): if these writes are lost, the next start detects it, and removes no file
+with an entry.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 A deletion writes, too: first a record, so that after a crash it can continue. Without a reserve,
 nothing could be deleted on a full disk. So a file occupies some space, and is emptied while a
-deletion, or a start, needs the space. Afterwards the remaining space is reserved again before a
-publisher takes it: else the next deletion would have none. The missing part is reserved as soon as
-there is space again.
+deletion, or a start, needs the space. Afterwards, the file is filled again before a publisher can
+use the space: otherwise the next deletion would have none. If the disk has too little space, the
+rest is reserved later, as soon as space is free.
 
     reserve.keep()
     with reserve.lent():

@@ -5,10 +5,9 @@ After a failed write RocksDB rejects all others until it is reopened, even if th
 unless space was freed. If that fails, as it does on a full disk, the store is opened read-only:
 RocksDB writes at a start, but reading needs no space.
 
-The caller of a failed write continues from the previous state. RocksDB's log may contain the write
-when it is reopened. Then the write is undone before anything else is written, and reads do not show
-it until then. (After a crash it may become visible, as a whole.) Reads do not show unsynced writes
-either.
+The caller of a failed write continues with the state before it. But RocksDB's log may contain the
+write when it is reopened. Then reads do not show it, and it is undone before the next write. (After
+a crash it may become visible, as a whole.) Reads do not show unsynced writes either.
 
 RocksDB's log may end with a write that a power loss has torn: everything from there on was never
 acknowledged and is ignored. A process that dies tears no complete write; so if the machine has not

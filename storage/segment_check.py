@@ -7,8 +7,9 @@ changed.
 
 Rules:
 
-1. A good entry is good in every byte, and above the one before it. In a raw ledger it also belongs
-   to this ledger, at or above the number in its file's name and below the next file's.
+1. An entry is good if all its bytes are intact, and its id is above that of the entry before it. In
+   a raw ledger it also belongs to this ledger, at or above the number in its file's name and below
+   the next file's.
 2. In a raw ledger an extent's ids rise by one; in a compacted one, by any number.
 3. Damage at the end of an unsealed segment is a torn tail if recovery would cut it (torn_tail.py).
 4. Unreadable pages of the disk count as zeros.

@@ -1,9 +1,8 @@
-"""The folder of snapshots, DATA/snapshots/: their names, their records, and checks that they are
-complete.
+"""The folder of snapshots, DATA/snapshots/: names, records, and checks of completeness.
 
-Each is a folder with a file of all records, and links to the files of all ledgers, in one level:
-only one folder is synced. storage/snapshots.py saves and restores them; the checks here also serve
-`ledgerfold verify`. Format: docs/FORMATS.md, "Snapshots".
+Each snapshot is a folder with a file of all records, and links to the files of all ledgers. It has
+no subfolders, so that only one folder is synced. storage/snapshots.py saves and restores them; the
+checks here also serve `ledgerfold verify`. Format: docs/FORMATS.md, "Snapshots".
 
     >>> from ledgerfold.storage.files import REAL
     >>> SnapshotFolder(folder, REAL).names()

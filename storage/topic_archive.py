@@ -10,8 +10,8 @@ as one. The members, in this order:
 An import adds the topic to a data directory that no other process uses. The ledgers keep their ids,
 so that message ids stay the same, and none of the ids may be in use there; a snapshot may contain
 such an id if its ledger is the same. They are listed as DELETING while their files are written and
-verified; one synced write then makes them the topic's. So a crash leaves either the complete topic,
-or remains that the next start removes.
+verified; one synced write then makes them the topic's. So after a crash, either the topic is
+complete, or the next start removes its files.
 
 Bounds: BLOCK_BYTES of a file at a time; the records in memory.
 """

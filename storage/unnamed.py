@@ -4,9 +4,9 @@ Two kinds of them hold entries:
 
 * A **raw** segment is named by a record before it gets its first entry, and its entries are deleted
   before its record. So an unnamed one with entries was stored, and the metadata have lost it.
-* A compaction's output that was not published is in no record, and is useless. But a similar file
-  can be published output, if the metadata have lost that write: then it may hold the only copy of
-  its messages.
+* A compaction's output that was not published is in no record, and is useless. But the file may
+  also be published output, if the metadata have lost the write that published it: then it may
+  contain the only copy of its messages.
 
     >>> from ledgerfold.storage.files import REAL
     >>> (folder / "7").mkdir()

@@ -1,8 +1,7 @@
 """The write mark: a count of the metadata's writes, in the file DATA/writes.
 
-A RocksDB store that has lost the end of its log opens without an error, in the state of some writes
-ago. So each write is counted in the store, and here. A store that counts fewer than the mark has
-lost writes.
+A RocksDB store that has lost the end of its log opens without an error, in an older state. So each
+write is counted in the store, and here. A store that counts fewer than the mark has lost writes.
 
     >>> from ledgerfold.storage.files import REAL
     >>> mark = WriteMark.create(folder / "writes", 40, REAL)

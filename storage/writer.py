@@ -3,9 +3,9 @@
 append() on one thread assigns positions and queues; flush() on any thread, one at a time, stamps,
 writes and syncs all entries that were queued when it began (group commit), rolling segments by
 size. The stamp of an entry includes which entries were synced before it was written, so that
-recovery can distinguish damage from a torn tail. They share one deque and two counters, each with
-one writer: no two threads read, change and write back the same value. Readers see `record`, which
-is never modified, but replaced when more is durable.
+recovery can distinguish damage from a torn tail. Both methods share one deque and two counters.
+Each counter is changed by one thread only, so no update is lost. Readers see `record`, which is
+never modified, but replaced when more is durable.
 
 A new segment is written in this order: create the file (and, before the first one, the ledger's
 label), sync the folder, write the ledger record that names it, then the entries. Any failure ends

@@ -4,8 +4,8 @@ Pulsar accepts almost anything: spaces, slashes, any script. So does this broker
 cannot be distinguished, listed or typed: empty names, "." and "..", control characters and line
 ends, and more than NAME_CHARACTERS_MAX characters.
 
-Names are checked when they are created. The metadata may hold others that an earlier version
-accepted: they remain valid, and are listed and addressed by a stand-in.
+Names are checked when they are created. The metadata may contain other names, which an earlier
+version accepted. They remain valid, and are listed and addressed by a substitute.
 
   >>> check_name("A subscription", "my/own sub ü")
   >>> check_name("A subscription", "..")

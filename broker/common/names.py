@@ -5,8 +5,8 @@
   >>> TopicName.parse("sales/eu/orders").namespace
   'sales/eu'
 
-Source: Pulsar's TopicName and NamespaceName. Pulsar also has no form with two parts. The rules for
-other names, such as subscriptions': broker/common/given_names.py.
+Source: Pulsar's TopicName and NamespaceName. As in Pulsar, a name of two parts is invalid. Rules
+for other names, such as those of subscriptions, are in broker/common/given_names.py.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@ A client that requests messages and reads none of them uses memory, and so do te
 that are slow for a moment. Both are bounded for the whole broker:
 
 * A stream above `streams_max` is refused (Overloaded).
-* No stream reads while `bytes_max` are held; the closer to that limit, the less is read at once.
-  Readers wait for room, in order, while streams that have room send: that takes milliseconds.
-  Meanwhile entries read ahead of clients' requests are dropped, to be read again; and streams that
-  have been sending for STALLED_S are ended, the longest first: their clients do not read.
+* While `bytes_max` are held, no stream reads; near that limit, each read is smaller. Readers wait
+  for room in order, usually for milliseconds, until other streams have sent their bytes. Meanwhile,
+  entries that were read ahead of clients' requests are dropped, to be read again later. Streams
+  that have been sending for STALLED_S are ended, the longest first, because their clients do not
+  read.
 * Entries that are held back until they are due (broker/subscriptions/delayed.py): DELAYED_ALL_MAX.
 
   >>> outgoing = Outgoing(streams_max=1, bytes_max=READ_LEAST)

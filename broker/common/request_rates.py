@@ -18,8 +18,7 @@ bounds them.
     ...
   ledgerfold.errors.TooManyRequests: More than 2 requests a second from 10.0.0.1...
 
-Bound: CLIENTS_MAX buckets; the one that was used least recently is forgotten. It runs on one event
-loop.
+Bound: CLIENTS_MAX buckets; the least recently used one is dropped. It runs on one event loop.
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@ Refused, unless the profile follows Pulsar 4 (docs/PROFILES.md, rule 6.6). In th
 
 * The mark-delete moves at once, and trimming and thresholds use it. The current view stays until
   the topic is reloaded: then reads are routed by the moved position as horizon.
-* The next run reads the compacted ledger and the raw entries after the mark-delete, or after the
-  horizon if that is later: passed entries that no run had read are permanently left out. When all
-  entries have been passed this way, the run fails: Pulsar's waits until it times out.
-* Skip and clear-backlog remove the cursor's properties, including the compacted ledger's id: the
-  next load finds none, as after a truncation (broker/topics/operations.py), unless a run committed
-  in between.
+* The next run reads the compacted ledger, and the raw entries after the mark-delete or the horizon,
+  whichever is later. Entries that the cursor has passed and no run has read are lost for the view.
+  If the cursor has passed all entries, the run fails; Pulsar's run waits until it times out.
+* Skip and clear-backlog remove the cursor's properties, including the compacted ledger's id. As
+  after a truncation (broker/topics/operations.py), the next load has no compacted ledger, unless a
+  run commits before it.
 * A committed run restores the normal state, even a run that was in progress during the move.
 
 Source: ManagedCursorImpl.internalResetCursor, PulsarCompactorSubscription, CompactedTopicImpl; and

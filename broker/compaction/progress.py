@@ -1,8 +1,9 @@
 """The progress of a run, with an estimate of the time left of its phase. Pure.
 
-A phase is as far as its bytes and its tasks, whichever are less: after the last byte was read,
-tasks of phase one still merge. There is no estimate before a twentieth of the phase and a second
-are over, and none of a whole run: how much phase two copies is not known during phase one.
+The progress of a phase is that of its bytes or of its tasks, whichever is less: when the last byte
+is read, tasks of phase one still have to merge. An estimate needs a twentieth of the phase, and a
+second. There is no estimate of a whole run, because phase one does not know how much phase two
+copies.
 
   >>> progress = RunProgress()
   >>> for now_ms, done in ((0, 0), (2_000, 20)):

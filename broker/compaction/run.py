@@ -11,7 +11,7 @@ A run that fails, is cancelled or is fenced removes its ledger's files and recor
 old view was never touched. Interruptions are checked between steps; while the worker is running
 they take effect at once; once the manifest has arrived they are ignored.
 
-A run always ends, whatever is raised: unloads, deletions and watchers wait for it. The worker call
+A run always ends, after any exception: unloads, deletions and watchers wait for it. The worker call
 is a separate task, which an interruption cancels: the run's own task is cancelled only by the end
 of the process.
 

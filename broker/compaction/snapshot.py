@@ -4,9 +4,9 @@ The snapshot seals the open segment; later entries belong to the next run. Its i
 compacted ledger and the raw segments after its horizon, never the whole topic. A damaged range is
 refused.
 
-Everything at or below the horizon is always read from the compacted ledger, and passed raw ledgers
-may be deleted: so an entry that a run did not see would be lost. The snapshot checks before a run
-begins, the commit checks again before anything changes.
+Reads at or below the horizon always use the compacted ledger, and raw ledgers below it may be
+deleted. So an entry that is missing from the input of a run would be lost. The snapshot checks for
+this before a run, the commit again before it changes anything.
 
   >>> segment = SegmentRecord(last={"ledger_id": 1, "entry_id": 4})
   >>> segment.first.ledger_id = 1

@@ -1,8 +1,8 @@
 """The automatic trigger: more bytes after the horizon than the threshold allows.
 
 Each loaded topic is checked at every monitor interval, and when it rolls a segment or a ledger. The
-comparison is strict, 0 means never (Pulsar's PersistentTopic.checkCompaction; docs/PROFILES.md,
-rule 11.3). The bytes are exact here; Pulsar estimates.
+comparison is strict, and 0 disables the trigger (Pulsar's PersistentTopic.checkCompaction;
+docs/PROFILES.md, rule 11.3). The bytes are exact here; Pulsar estimates.
 
 A failed run is not retried at each interval with the same data: after n failures in a row the next
 automatic attempt waits interval * 2^n, ten minutes at most. An administrator's trigger never waits,

@@ -5,7 +5,7 @@ Explains a key, or the record at an offset, by the effect of a cleaning at this 
 read as it is, including markers and empty batches.
 
 Bounds: a page of the log, the newest VERSIONS_MAX records of the key, a number for each producer,
-and as many digests of keys as the cleaning's map holds, at most DIGESTS_MAX; if there may be more,
+and a digest for each key of the cleaning's map, at most DIGESTS_MAX. If the log may have more keys,
 a note says that the map may be full before the bound.
 """
 

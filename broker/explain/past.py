@@ -5,10 +5,9 @@ versions are read once, in order of id. A run's evaluator gets those in its inpu
 it keeps are input of the next run. If a horizon is below that of the previous run (run_line.py),
 the next run reads the messages in between again.
 
-Not everything is known: raw ledgers are trimmed, and only the messages in the compacted ledger
-remain of them; old runs are forgotten; the code of user-defined strategies is not called. Decisions
-that such unknowns may have influenced are not sure (Version.is_sure): then the caller trusts the
-compacted ledger.
+Some facts are unknown: of trimmed raw ledgers, only the messages in the compacted ledger remain;
+old runs are forgotten; the code of user-defined strategies is not called. A decision that depends
+on such a fact is not sure (Version.is_sure): the caller then trusts the compacted ledger.
 
 Bounds: the input of the next run, and the messages to read again, HELD_MAX versions each, the
 newest.

@@ -4,12 +4,12 @@ A version is a message of the key. It is in a raw ledger, in the compacted ledge
 (docs/GLOSSARY.md, docs/STRATEGIES.md):
 
 1. Messages above the horizons of all runs have not been read yet.
-2. A run's input is the previous compacted ledger and the messages above the horizon. So dropped
-   messages stay out, even while their raw ledger exists; and so do messages that retention has
-   removed from the compacted ledger.
+2. A run's input is the previous compacted ledger and the messages above the horizon. So a dropped
+   message is not in the input of later runs, even while its raw ledger exists; nor is a message
+   that retention has removed from the compacted ledger.
 3. The strategy decides which messages of its input a run keeps (broker/explain/strategies/); each
    run had its own (past.py), and the next one has the one in force now.
-4. Messages without a key: dropped by the first run with retain_null_key=false (past.py).
+4. Messages without a key are dropped by the first run with retain_null_key=false (past.py).
 
 The actual contents of the compacted ledger are compared with the expected result of the runs. A
 difference is reported as damage, unless it may be due to unknown messages, or a user-defined
@@ -24,8 +24,8 @@ strategy.
     ['the next run drops it: deleted by 1:1', 'the next run drops it: a tombstone']
 
 Bound: the newest VERSIONS_MAX versions are explained, older ones are counted: about a megabyte. The
-input may have any length: it is read once. broker/explain/strategies/evaluator.py bounds the memory
-that this takes.
+input may have any length: it is read once, with the memory of
+broker/explain/strategies/evaluator.py.
 """
 
 from __future__ import annotations

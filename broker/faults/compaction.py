@@ -1,9 +1,9 @@
 """Compactions that a fault rule makes fail.
 
-In phase one or two the worker is killed, at a point of storage/crash_points.py, as the kernel would
-kill it: it is restarted. At the commit the worker is done, and nothing is published. A compactor
-that was not killed (a compaction service, a worker started by hand without --allow-faults, or
-nothing to write in phase two) fails the run when it is done.
+In phase one or two, the worker is killed at a point of storage/crash_points.py, as the kernel would
+kill it, and is restarted. At the commit, the worker has finished, and nothing is published. If no
+worker was killed (a compaction service, a worker started by hand without --allow-faults, or a phase
+two without output), the run fails when the compactor has finished.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ writes, new files and folders, copies, and writes to the metadata. As on a real 
 write has failed is not used any more (storage/files.py), reads continue, and no space is free. The
 compactor's worker, which is another process, has its own view of the disk.
 
-A deletion may use the disk reserve (storage/reserve.py): meanwhile writes succeed. The reserve
-keeps its space, because the disk has room.
+While a deletion uses the disk reserve (storage/reserve.py), writes succeed. The real disk has room,
+so the reserve keeps its space.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@
     >>> faults.listed()[0].hits
     1
 
-Every rule sees every operation in its scope, and counts it. Of the effects of several rules an
-error comes first, then a disconnection, then a lost receipt; delays apply in any case. Rules are in
-memory only. A broker that does not allow faults has no Faults, and nothing asks for them.
+Every rule sees every operation in its scope, and counts it. If several rules apply, an error takes
+precedence over a disconnection, and that over a lost receipt. Delays always apply. Rules are in
+memory only. A broker that does not allow faults has no Faults object.
 
 Delays use the machine's clock, even on a broker with a manual clock, because clients measure them
 by their own time limits.

@@ -7,11 +7,11 @@
     [False, False, True, False, False, True]
 
 A rule with `every` counts messages: an entry with a batch of them counts as all of them, and is hit
-at most once. It never hits two entries in a row: else a batch that is larger than the period would
-be hit again whenever it is sent again. A rule with `probability` draws a number for each entry: the
-size of a batch does not matter. Its generator starts with `seed`, so a test that repeats the same
-operations gets the same faults. A rule with `next` has no effect after so many hits; it stays in
-the list.
+at most once. It never hits two entries in a row: otherwise a batch that is larger than the period
+would be hit each time a client sends it again. A rule with `probability` draws a number for each
+entry: the size of a batch does not matter. Its generator starts with `seed`, so a test that repeats
+the same operations gets the same faults. A rule with `next` has no effect after so many hits; it
+stays in the list.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Entry ids of a raw ledger that a repair gave up; no entry has them and no count includes them.
+"""Entry ids of a raw ledger whose entries a repair could not restore. Pure.
 
-Pure.
-The ledger's record lists them in order (docs/FORMATS.md, "Metadata"). Almost all ledgers have none.
+No entry has these ids and no count includes them. The ledger's record lists them in order
+(docs/FORMATS.md, "Metadata"). Almost all ledgers have none.
 
   >>> record = LedgerRecord(lost=[{"first_entry_id": 3, "last_entry_id": 5}])
   >>> lost_between(record, 0, 4), nth_before(record, 7, 2)

@@ -1,9 +1,9 @@
 """The creation of raw ledgers: at a load, and in memory while the log is in use.
 
-At a load, a new ledger is on disk before anything else happens. After a ledger that has reached a
-limit, a new one begins in memory, and entries queue up in it while its record and the topic's are
-written. Nothing is flushed to it until those records are durable (broker/log/group_commit.py); if
-they cannot be written, nothing is ever flushed.
+At a load, a new ledger is on disk before anything else happens. When a ledger has reached a limit,
+a new one begins in memory, and entries queue up in it while its record and the topic's are written.
+Nothing is flushed to it until those records are durable (broker/log/group_commit.py); if they
+cannot be written, nothing is ever flushed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The metadata writes of all topics, grouped: while one is on the disk, the next ones are
 collected.
 
-A thread and a sync cost more than the data, so changes of many topics at once share them: 10,000
-new topics need far fewer syncs than topics. A group succeeds or fails as a whole.
+A thread and a sync cost more than the data, so changes of many topics share them: creating 10,000
+topics takes far fewer syncs. A group succeeds or fails as a whole.
 """
 
 from __future__ import annotations

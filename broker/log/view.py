@@ -1,8 +1,9 @@
 """A view of a topic: one compacted ledger, one horizon, the raw ledgers.
 
-A view is an immutable value, except for damage found in it. A read pins it while it runs, a reader
-that keeps it between reads for that long (broker/subscriptions/route.py). A compaction commit
-replaces the current view, and the old view's compacted ledger is deleted with its last pin.
+A view is an immutable value, except for damage found in it. A read pins it while it runs; a reader
+that keeps a view between its reads (broker/subscriptions/route.py) pins it until it ends or changes
+its view. A compaction commit replaces the current view, and the old view's compacted ledger is
+deleted with its last pin.
 
   >>> view = View()
   >>> view.routes_compacted(Position(3, 0))

@@ -1,8 +1,7 @@
-"""The raw ledgers being written: the open one, and full ones that it has followed.
+"""The raw ledgers being written: the open one, and full ones before it.
 
-A ledger that has reached a limit is followed by a new one at once and gets no more entries; ledgers
-are flushed and closed in order. So entries become durable in the order of their positions, and
-ledgers are closed in order.
+When a ledger has reached a limit, a new one begins at once. Ledgers are flushed and closed in
+order, so entries become durable in the order of their positions.
 """
 
 from __future__ import annotations

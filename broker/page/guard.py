@@ -1,6 +1,6 @@
 """Checks that a browser's request comes from this page.
 
-A browser on this machine also runs pages of others. These rules protect the broker from them:
+A browser on this machine also runs pages of other sites. These rules protect the broker from them:
 
 * `Host` must be an IP address, `localhost`, or a name that the operator gave
   (broker/security/hosts.py).

@@ -1,7 +1,7 @@
 """Publishing and reading single messages from the page; only with `serve --ui-writes`.
 
-Bounds: a value of VALUE_CHARACTERS_MAX characters is published, as one message; MESSAGES_SHOWN
-messages of READ_BYTES_MAX are read for one page, and of each the first kilobyte is shown.
+Bounds: a value of VALUE_CHARACTERS_MAX characters is published, as one message; a page shows the
+first kilobyte of MESSAGES_SHOWN messages, and reads at most READ_BYTES_MAX for them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The list of topics: what each stores, and how far it is from its next compaction.
 
-Topics that are not loaded are shown by their records and stay unloaded; a thread reads those.
-Bounds: TOPICS_SHOWN topics of one page, LEDGERS_READ ledgers of a topic that is not loaded.
+Topics that are not loaded stay unloaded: a thread reads their records. Bounds: TOPICS_SHOWN topics
+of one page, LEDGERS_READ ledgers of a topic that is not loaded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""HTML from templates, safe for any content of a topic.
 
-Every value that a template shows is escaped by Jinja, after `visible` has made characters visible
-that are not: control characters, and those that change the direction of text.
+Every value that a template shows is escaped by Jinja. Before that, `visible` replaces control
+characters, and those that change the direction of text, with visible ones.
 
     >>> visible("a\x00b\u202ec")
     'a\\x00b\\u202ec'

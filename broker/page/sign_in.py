@@ -2,7 +2,7 @@
 
 A browser asks its user for a name and a password, and sends both (Basic authentication, RFC 7617):
 the password is a token, the name is ignored. Programs may send `Authorization: Bearer TOKEN`; a
-client certificate is proof enough, where the broker takes one.
+client certificate is sufficient, if the broker accepts one.
 
     >>> from base64 import b64encode
     >>> token_of("Basic " + b64encode(b"anyone:abc").decode()), token_of("Bearer abc")

@@ -6,8 +6,8 @@ each can be set separately. docs/PROFILES.md is their table for users;
 tests/unit/policies/test_profiles.py keeps the two consistent.
 
 A profile and fields may be set on the broker (`serve --profile`, `--emulate`), a namespace and a
-topic. A level that names a profile resets to it: `pulsar-4` and `kafka-4.1` only in their own
-fields. The fields of a level change single values.
+topic. A level that names a profile resets all fields to it, or only Pulsar's with `pulsar-4`, and
+only Kafka's with `kafka-4.1`. A level may also set single fields.
 
   >>> values = emulation(Settings(profile="pulsar-4"), Settings(exact_backlog=True))
   >>> values.exact_backlog, values.trim_without_cursor

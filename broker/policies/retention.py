@@ -2,11 +2,11 @@
 
 Rules (Pulsar: ManagedLedgerImpl.internalTrimLedgers; docs/PROFILES.md, rule 15.4):
 
-1. Only closed ledgers, oldest first, up to the first that must stay.
+1. Only closed ledgers are trimmed, oldest first, up to the first one that must stay.
 2. Every durable cursor, and the compaction horizon if compaction is on, has passed its last entry.
    If there is neither, the profile decides whether all stay or all may be deleted.
 3. Retention allows it: passed ledgers stay until they are older than the time limit or exceed the
-   size limit. -1 is no limit; 0 and 0 keep nothing.
+   size limit. -1 means no limit. If both limits are 0, nothing is retained.
 
   >>> from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED
   >>> stored = {3: LedgerRecord(ledger_id=3, state=LEDGER_STATE_CLOSED), 5: LedgerRecord()}

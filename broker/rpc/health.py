@@ -1,7 +1,7 @@
 """The grpc.health.v1 service of the broker.
 
-It is gRPC's own service, except that its watches end on request instead of when the server cancels
-them, so that watchers do not delay the broker's end.
+It is gRPC's own service, except that the broker ends its watches when it stops. Otherwise watchers
+would delay the end of the broker.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pages of a list of names, for clients that ask for them.
 
-A page has at most PAGE_BYTES, and begins after the last name of the page before, so that topics
-created or deleted in between shift nothing.
+A page has at most PAGE_BYTES, and begins after the last name of the previous page, so that topics
+that are created or deleted in between do not shift it.
 
 >>> page_of(["b", "a", "c"], in_pages=True, after="a")
 (['b', 'c'], False)

@@ -11,10 +11,9 @@ delivers. The stream ends, and both tasks with it, when
   the call ends with INTERNAL and a message (ledgerfold/rpc_errors.py);
 * the client disconnects: gRPC cancels the handler;
 * the client does not read, and others need the room (broker/common/outgoing.py): delivery, which
-  waits for it, is abandoned; if the client does not read the error either, its connection is shut
-  down: the error is queued after earlier responses, all of which gRPC keeps until the client reads,
-  and gRPC's Python server cannot withdraw a write. The client's other streams end too, and
-  reconnect if it is alive.
+  waits for the client, is abandoned. If the client does not read the error either, its connection
+  is shut down, because gRPC keeps the queued responses until they are read, and its Python server
+  cannot withdraw a write. The client's other streams end, too; a live client reconnects them.
 """
 
 from __future__ import annotations

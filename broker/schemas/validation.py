@@ -1,5 +1,4 @@
-"""Checks that a definition is valid for its type. Sources: Pulsar's SchemaDataValidator and its
-kin.
+"""Checks that a definition is valid for its type. Source: Pulsar's SchemaDataValidator.
 
   >>> check_definition(SchemaDefinition(type="SCHEMA_TYPE_INT32"))
   >>> check_definition(SchemaDefinition(type="SCHEMA_TYPE_INT32", data=b"x"))

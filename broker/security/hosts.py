@@ -1,9 +1,10 @@
 """The names under which a server is reached: the permitted values of the header `Host`.
 
-A browser on this machine also runs pages of others. The name of such a page may be made to resolve
-to this machine (DNS rebinding), and its requests then seem to be those of the page's own site. But
-they name its host. So a server that does not authenticate clients, on a loopback address, accepts
-only IP addresses, `localhost`, and names that the operator has configured.
+A browser on this machine also runs pages of other sites. Such a site can make its own name resolve
+to this machine (DNS rebinding), so that the browser treats requests to this server as requests to
+the site. But their `Host` is the site's name. So a server that does not authenticate clients, on a
+loopback address, accepts only IP addresses, `localhost`, and names that the operator has
+configured.
 
     >>> hosts = Hosts(["Ledgerfold.example"])
     >>> hosts.permit("127.0.0.1:7680"), hosts.permit("ledgerfold.example"), hosts.permit("[::1]:1")

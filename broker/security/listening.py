@@ -1,10 +1,10 @@
 """Listens for connections to an asyncio protocol, with or without TLS.
 
-With TLS the protocol begins when the handshake is over. asyncio's own servers would begin a
-handshake with any client, without a limit, and keep the certificate with which they started.
+With TLS, the protocol begins after the handshake. asyncio's own servers accept any number of
+handshakes, and never change their certificate.
 
-Bounds: a handshake takes at most HANDSHAKE_S; of HANDSHAKES_MAX at the same time, one more is
-refused. A TLS connection has a buffer of BUFFER_BYTES.
+Bounds: a handshake takes at most HANDSHAKE_S; at most HANDSHAKES_MAX run at the same time, and more
+are refused. A TLS connection has a buffer of BUFFER_BYTES.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A single compaction in a data directory whose broker is down: Pulsar's CompactorTool.
 
 It runs a broker without a port and without monitors: it takes the directory as `serve` does, loads
-the topic, starts a worker, compacts, and stops. It leaves the same record and view as any run. If
-killed, it leaves the same state as a killed broker, and the next start recovers it.
+the topic, starts a worker, compacts, and stops. The record and the view are those of any run. After
+a kill, the next start recovers the directory, as after a kill of a broker.
 
 The options of `serve` are not stored in the directory. So broker-level retention limits and expiry,
 which are unknown here, do not apply; limits set on the namespace or the topic do.

@@ -1,7 +1,8 @@
 """`serve --import FILE`: topics that a start adds to the data directory, from topic archives.
 
-A topic that exists is left as it is: a restart with the same options changes nothing. An archive
-that cannot be imported ends the start, and nothing of it is there (storage/topic_archive.py).
+An existing topic is not changed, so a restart with the same options changes nothing. If an archive
+cannot be imported, the start fails, and no part of the archive is imported
+(storage/topic_archive.py).
 """
 
 from __future__ import annotations

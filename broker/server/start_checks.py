@@ -1,8 +1,8 @@
 """Checks of a broker's options before the start creates or announces anything.
 
-gRPC itself reports an address that it cannot use late, on standard error, and with the same text
-for a port in use and for an invalid address. So each address is bound here for a moment. A change
-between that and the start still fails the start.
+gRPC reports an unusable address late, on standard error, with the same text for a port in use and
+an invalid address. So these checks bind each address for a moment. If an address becomes unusable
+after that, gRPC's error ends the start.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The stats of a non-persistent topic, with the field names of Pulsar's `topics stats`.
 
-Only fields with a meaning here; those of other topics that need stored messages are 0. Dropped
+Fields without a meaning in this broker are omitted; those that need stored messages are 0. Dropped
 messages are counted for each subscription: `msgDropRate` is Pulsar's, in messages per second over
 the last whole minute; `msgDropCounter` is not Pulsar's: their number since the subscription began.
 Sources: Pulsar's NonPersistentTopicStatsImpl and NonPersistentSubscriptionStatsImpl.

@@ -1,7 +1,7 @@
 """The stats of a topic, with the field names of Pulsar's `topics stats` and `stats-internal`.
 
-Only fields with a meaning here. Rates are omitted: they depend on the time of the query. Sources:
-Pulsar's TopicStatsImpl, CompactionStatsImpl, ManagedLedgerInternalStats.
+Fields without a meaning in this broker are omitted, and so are rates, which depend on the time of
+the query. Sources: Pulsar's TopicStatsImpl, CompactionStatsImpl, ManagedLedgerInternalStats.
 
 Positions are written "ledger:entry". Once the topic has a compaction cursor, it is listed among the
 subscriptions and cursors under Pulsar's name, `__compaction`. Each reader is listed as
@@ -11,8 +11,8 @@ Differences from Pulsar's values: the open ledger is listed with its entries and
 Pulsar until it is closed), a ledger names in `heldBy` what keeps it (broker/topics/trimming.py), a
 damaged one has a `damage`, and `averageMsgSize` covers all messages since the load.
 
-Damage found at the start is remembered. The files of closed ledgers are checked now, by name and
-size; their content is not read (`ledgerfold verify` does that).
+Damage found at the start is included. A query checks names and sizes of the files of closed
+ledgers, but does not read them (`ledgerfold verify` does).
 """
 
 from __future__ import annotations

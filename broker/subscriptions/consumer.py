@@ -1,9 +1,9 @@
 """A connected consumer: its queue of output.
 
-The subscription pushes, and the stream handler takes. The queue is bounded in bytes by the room
-that dispatch spends (broker/subscriptions/dispatcher.py): OUTGOING_BYTES_MAX and one entry more.
-One frame is taken at a time, the next when it has been sent. Both count towards the limit of all
-streams (broker/common/outgoing.py).
+The subscription adds frames to the queue; the stream handler takes one at a time, the next when the
+previous one has been sent. Dispatch bounds the queue (broker/subscriptions/dispatcher.py): it has
+at most OUTGOING_BYTES_MAX and one entry. Queued frames and the one being sent count towards the
+limit of all streams (broker/common/outgoing.py).
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ the previous entry:
 1. Reading reports each gap it crosses: `note_gap(after, before)` says that the entry at `before`
    was the next one after `after`.
 2. Acknowledging the entry at `before` acknowledges all of `(after, before]`.
-3. `pass_over(after, through)` is a gap that no entry follows yet (tombstones at the end of the
-   compacted data): it counts once everything up to `after` is acknowledged.
+3. `pass_over(after, through)` reports a gap without an entry after it (tombstones at the end of the
+   compacted data): it is acknowledged once everything up to `after` is.
 
 So acknowledging everything delivered brings the backlog to 0, also on a compacted topic, while
 a consumer that acknowledged nothing may return without read-compacted and gets the raw log: each

@@ -1,13 +1,12 @@
-"""Dispatch: the assignment of entries to consumers.
+"""Dispatch: the assignment of entries to consumers. Pure.
 
-Pure: no task, no gRPC, no clock, no entry bytes.
 A subscription reads candidates from the log and asks its dispatcher. This module has the terms that
 all types share, and the two ordered types:
 
 * **Exclusive**: one consumer. **Failover**: one of those with the lowest priority number is active;
-  the others wait and are notified. On partition n of a topic it is the n-th by name, modulo their
-  count: so partitions are spread over consumers. On other topics, a consistent-hash ring of their
-  names decides (Pulsar's AbstractDispatcherSingleActiveConsumer).
+  the others wait and are notified. On partition n of a topic, the active one is the n-th by name,
+  modulo their count, so that partitions are spread over consumers. On other topics, a
+  consistent-hash ring of their names decides (Pulsar's AbstractDispatcherSingleActiveConsumer).
 * Order is kept by rewinding: after a redelivery, or when another consumer becomes active, reading
   restarts at the cursor, as in Pulsar's PersistentDispatcherSingleActiveConsumer. So no state is
   kept per delivered entry, even if acknowledgements arrive late, and redeliveries are not counted.

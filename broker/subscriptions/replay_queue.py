@@ -1,8 +1,8 @@
 """The replay queue of a shared subscription: entries that wait to be sent, in order of id. Pure.
 
-Entries leave it one at a time, usually the first, and return in any order and number. So their
-order is a sorted list, in which entries that left remain until they are half of it: the list is not
-sorted again because an entry left. A few new entries are inserted; many are sorted in.
+Entries leave it one at a time, usually the first, and return in any order and number. A sorted list
+has their order. Entries that have left stay in the list until they are half of it, so that leaving
+is cheap. A few new entries are inserted at their places; many are appended, and the list is sorted.
 
   >>> queue = ReplayQueue()
   >>> for entry_id in (2, 0, 1):

@@ -7,10 +7,10 @@ that has received an entry therefore keeps its first view: that compacted ledger
 and the raw ledgers, with their tombstones, after it. Source: docs/PROFILES.md, rule 8.10;
 apache/pulsar#26190.
 
-A run may commit and trim during a read. The result then belongs to a view that the reader must no
-longer see, or may have a gap where raw ledgers were trimmed: unless the reader keeps that view, it
-reads again. After an unload, which releases kept views, neither results nor errors count: the next
-owner may have compacted the topic and deleted ledgers that this log names.
+A run may commit and trim during a read. Then the result is that of an old view, or may have a gap
+where raw ledgers were trimmed, so the read is repeated, unless the reader keeps the old view. After
+an unload, which releases kept views, results and errors of reads are ignored: the next owner may
+have compacted the topic and deleted ledgers that this log names.
 
   >>> from types import SimpleNamespace
   >>> log = SimpleNamespace(views=SimpleNamespace(current=View()))

@@ -1,6 +1,4 @@
-"""Shared dispatch: of the consumers with permits, those with the lowest priority number take turns.
-
-Pure.
+"""Shared dispatch: consumers with permits and the lowest priority number take turns. Pure.
 
 Each entry that was dispatched and not acknowledged is *pending* at one consumer. Entries that a
 consumer returns (negative acknowledgement, disconnection) wait in the replay queue, ordered by id,

@@ -1,7 +1,7 @@
 """Access modes of producers: who may publish to a topic, and the topic's epoch. As in Pulsar:
 
-* **Shared**: any number of producers, while nobody has, or waits for, exclusive access
-  (ProducerBusy).
+* **Shared**: any number of producers, refused with ProducerBusy if another producer has, or waits
+  for, exclusive access.
 * **Exclusive**: the only producer; refused if there is another one (ProducerFenced).
 * **WaitForExclusive**: waits until it is the only one, in the order of arrival.
 * **ExclusiveWithFencing**: ends all other producers, including those that wait (ProducerFenced).

@@ -8,7 +8,7 @@ loading a topic replays the entry headers after them.
 A producer that has not been connected for INACTIVE_MS is forgotten, as in Pulsar
 (brokerDeduplicationProducerInactivityTimeoutMinutes): its later messages count as new. Its number
 is not reused, and the entries that carry it stay. A load restarts that time for every producer,
-because none could connect before it.
+because no producer could connect before.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Bounds: a page has at most PAGE_MAX of each. A client that does not ask for pages gets all of them,
 or an error if there are more than WHOLE_MAX of one kind. The next page begins at a base offset, a
-producer id and the offset of a marker, so that what is added or removed in between shifts nothing.
+producer id and the offset of a marker, so that items that are added or removed in between do not
+shift it.
 
 >>> str(ListPlaces(segments=7, producers=None))
 '7,-,0'

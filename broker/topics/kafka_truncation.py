@@ -1,9 +1,9 @@
 """Truncates a loaded Kafka topic's log: unloads it, truncates the closed log, and loads it again.
 
 Readers and producers reconnect, as after any unload. A reader past the new end is refused
-(OFFSET_OUT_OF_RANGE) until as much is appended. A cleaning in progress is aborted if the active
-segment is deleted or replaced. Otherwise the truncation waits until the cleaning has ended, because
-it does not change the segments of the cleaning (broker/kafka/log/truncation.py).
+(OFFSET_OUT_OF_RANGE) until the log has grown to its offset. A cleaning in progress is aborted if
+the active segment is deleted or replaced. Otherwise the truncation waits until the cleaning has
+ended, because it does not change the segments of the cleaning (broker/kafka/log/truncation.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Administrative operations on a topic: truncate, terminate, disable compaction.
 
-Truncating ends a running compaction, disabling awaits it; no other run begins meanwhile. Sources:
-Pulsar's PersistentTopicsBase and PersistentTopic; docs/PROFILES.md, rules 7.1 and 15.7.
+Truncation ends a running compaction; disabling compaction waits for it. No other run begins
+meanwhile. Sources: Pulsar's PersistentTopicsBase and PersistentTopic; docs/PROFILES.md, rules 7.1
+and 15.7.
 
 * **Truncate** deletes all ledgers, read or not, and moves every cursor to the end. A running
   compaction is ended, because its input is deleted. The profile decides about the compacted ledger

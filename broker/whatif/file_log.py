@@ -1,4 +1,4 @@
-"""A temporary log on disk, of messages that are in no topic, and a temporary compactor for it.
+"""A temporary log on disk for messages that are not in a topic, and a temporary compactor for it.
 
 The messages are written as one ledger, entry by entry, as a batching producer would publish them:
 up to 1,000 messages or 512 KiB per entry, all of one publish time. Only one entry and the records

@@ -1,10 +1,10 @@
 """Phase two: a task copies the survivors of its segments into the new ledger, in order of id.
 
 An entry is copied as bytes if all its rows survive, rebuilt if some do (rebuild.py), and omitted if
-none does. The checksums of both sections of what is copied are verified: damage is detected here at
-the latest and never gets a fresh checksum. An indexed segment of the previous ledger is shared,
+none does. The task verifies both checksums of each entry that it copies, so damage is found here at
+the latest, and never gets a new checksum. An indexed segment of the previous ledger is shared,
 unless too much of it is dead: the new ledger gets a link to its file, and a deletion vector if
-messages have died. So is a raw segment of which enough survives (share_raw).
+messages have died. A raw segment is shared, too, if enough of it survives (share_raw).
 """
 
 from __future__ import annotations

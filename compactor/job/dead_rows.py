@@ -1,8 +1,8 @@
-"""The dead rows of shared segments, and the vectors of segments that lose more of them.
+"""Deletion vectors of segments that a run shares although some of their messages have died.
 
 A segment that loses messages is linked into the new ledger with a deletion vector
-(storage/deletion_vector.py). If too much of it would be dead, it is rewritten instead. This needs
-only the places of its entries; the key index of an old segment has them.
+(storage/deletion_vector.py). If too much of it would be dead, it is rewritten instead. A vector
+needs only the places of the entries, which the key index of an old segment contains.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Groups equal keys without converting them to Python objects.
 
-Each row writes its number into a table, at a place that the hash of its key (words.py) selects: the
-last one stays. The rows whose key is that of the row at their place are grouped by this one, their
-last. Only keys that share a place with another one are left for another table. Long keys, and the
-few keys that are left after some tables, are grouped by Arrow's dictionary encoding.
+Each row writes its number into a slot of a table, which the hash of its key (words.py) selects; the
+last row of a slot wins. All rows with the winner's key form its group. Rows of other keys in the
+same slot go into a second table, and so on. Arrow's dictionary encoding groups long keys, and the
+few keys that remain after some tables.
 
 >>> keys = HashedKeys.of(pa.array([b"a", b"b", b"a"]))
 >>> groups = keys.grouped()

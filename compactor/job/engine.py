@@ -1,4 +1,4 @@
-"""The engine of a worker: it runs the tasks of a job. Spark is one; the inline engine another.
+"""The interface of engines, which run the tasks of a job: Spark, and the inline engine.
 
 A job is a chain of plain functions over partitions of rows, with shuffles by number between them
 (pipeline.py). It is written against the part of Spark's contexts and RDDs that all jobs use, under

@@ -1,8 +1,8 @@
-"""The requirements of executors elsewhere, and a small Spark job that checks them.
+"""Checks the executors of a remote Spark cluster, with a small Spark job.
 
-An executor must have a Python of the worker's minor version that can start, the same code, and the
-run's folder under the same path, writable. The error for a missing requirement says what to do. The
-job has several tasks for each core; an executor that joins later is checked by the next run.
+An executor needs a Python of the worker's minor version, the same code, and write access to the
+run's folder under the same path. The error for a missing requirement says what to do. The job has
+several tasks for each core; an executor that joins later is checked by the next run.
 """
 
 from __future__ import annotations

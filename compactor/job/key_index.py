@@ -3,8 +3,8 @@
 A run with few new keys finds their old messages with it, instead of reading all old keys. The index
 is derived data: a segment without a usable one is read.
 
-    values: hash of the key, its high bits | row, in the low `row_bits`; sorted
-    blocks: BLOCK_VALUES values each; the head has the first value and the checksum of each
+    values: sorted; the high bits of the key's hash, then the row in the low `row_bits`
+    blocks: BLOCK_VALUES values each; the head has the first value and the checksum of each block
 
 A lookup reads the head and the blocks that its hashes fall into, and verifies what it reads. The
 hash only selects candidates: compactor/job/lookup.py compares their keys.

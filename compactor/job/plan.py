@@ -1,4 +1,4 @@
-"""A compaction plan in the form that tasks need: pure, checked, split into tasks.
+"""A validated compaction plan, split into tasks. Pure.
 
 The broker's CompactionPlan names sealed segments in order of id. Each gets an **ordinal**, its
 index in that list; with a row number it forms the position of a message within the run, an integer

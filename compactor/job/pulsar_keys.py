@@ -1,7 +1,7 @@
 """The key columns of a Pulsar entry, in the form of a native key section.
 
 An entry that cannot be opened has one row, regardless of the number of messages that it declares:
-it survives or dies as a whole. An encrypted batch is one message, with the key of its first
+it survives, or is removed, as a whole. An encrypted batch is one message, with the key of its first
 message. A batch that does not parse is not a message; it survives every run.
 
 Source: Pulsar's RawBatchConverter and AbstractTwoPhaseCompactor.

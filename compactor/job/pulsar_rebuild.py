@@ -5,8 +5,8 @@ remaining messages, and all metadata except sizes, are copied as bytes. The meta
 remaining indexes (compacted_batch_indexes, of Pulsar 4.1), so that readers know them without
 opening the batch.
 
-The payload is compressed with its original compression, unless it grows: then as in rebuild.py. An
-entry that cannot be opened is returned unchanged.
+The payload is compressed as it was. If it would grow, the rules of rebuild.py apply. An entry that
+cannot be opened is returned unchanged.
 
 Source: Pulsar's RawBatchConverter, and RawBatchMessageContainerImpl for renumbered batches.
 """

@@ -4,10 +4,10 @@ All columns of both sections keep the surviving rows; batch indexes and batch si
 original indexes, so that ids do not change. The header keeps everything but counts, lengths and
 checksums (storage/entry.py, rebuild_header).
 
-The value section is compressed with the same algorithm. If it would grow (the producer compressed
-with a higher level), or the entry would exceed ENTRY_BYTES_MAX (it was published before brokers
-counted batch indexes), the smallest form is stored, which the header records. If that is too large
-as well, the run fails: no reader could receive the entry.
+The value section is compressed with the same algorithm. It may grow if the producer used a higher
+level, and an entry that was published before brokers counted batch indexes may exceed
+ENTRY_BYTES_MAX. In both cases the algorithm with the smallest result is used, which the header
+records. If that is too large as well, the run fails, because no reader could receive the entry.
 
     rows 1 and 3 of a batch of four: batch_indexes = [1, 3], batch_size = 4
 

@@ -1,9 +1,9 @@
 """The rows that tasks exchange: few and large, each a pair (partition number, content).
 
-A row's partition number is a bucket after phase one's scan, a copy task after its merge. Contents
-are the types below; they cross a shuffle pickled. Errors are rows, too: the driver gets the
-complete reason and message of a damaged file, and tasks that receive one do no more work. Counts
-are rows and not Spark accumulators: a rerun task must not count twice.
+After the scan of phase one, a row's partition number is a bucket; after the merge, it is a copy
+task. Contents are pickled for a shuffle; their types are below. Errors are rows, too: the driver
+gets the complete reason and message of a damaged file, and tasks that receive one do no more work.
+Counts are rows and not Spark accumulators: a rerun task must not count twice.
 """
 
 from __future__ import annotations

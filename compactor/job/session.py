@@ -7,8 +7,8 @@ Settings, and their reasons:
 * `spark.local.dir`, and the JVM's temporary files, inside a folder that only this worker uses and
   that is removed with it, so that neither shuffle files nor the libraries that a JVM unpacks
   accumulate. No Unix sockets there: its path may be too long for them.
-* Python: this interpreter (Spark would take `python3` from PATH), and our daemon
-  (compactor/daemon.py).
+* Python: this interpreter (Spark would take `python3` from PATH), and the daemon of
+  compactor/daemon.py.
 * Shuffled rows are large blobs: they are not compressed on the same machine's disk, and Spark's
   cleaner runs often enough for a worker that runs for weeks.
 * The JVM only moves bytes: using only the fast compiler and the serial collector starts in less

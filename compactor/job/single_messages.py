@@ -1,8 +1,8 @@
 """The key sections of entries of one message, decoded together.
 
 A producer without batches sends each message as an entry. Their key sections differ in the key's
-length and a few numbers, so numpy reads the columns of thousands at once, where a call of Python
-for each costs more than the work.
+length and a few numbers, so numpy reads the columns of thousands at once. A call of Python for each
+would cost more than the reading.
 
     0a 08 u32 u32   key_offsets: 0 and the length
     12 length key   keys, of 1 to KEY_BYTES_MAX bytes

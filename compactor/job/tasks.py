@@ -1,8 +1,8 @@
 """The three kinds of Spark tasks, each a function of a partition's rows.
 
-They are objects of importable classes, so that executors elsewhere find them by name. An error of
-our own types becomes a Failure row for every later task, and a task that receives one does no work;
-anything else (a bug, a killed process) fails the Spark job.
+They are objects of importable classes, so that remote executors find them by name. A
+LedgerfoldError becomes a Failure row for every later task, and a task that receives one does no
+work; anything else (a bug, a killed process) fails the Spark job.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Copies the surviving batches of a task's files into the new ledger of their group.
 
 A batch that keeps all its records and gets no horizon is copied as bytes; one that keeps some is
-rebuilt (rewrite.py). Batches that lose all their records are not read. Of the others, only the
-chosen records are read, where the scan found them, unless the batch extends beyond the map.
+rebuilt (rewrite.py). Batches that lose all their records are not read. Of other batches, only the
+surviving records are read, at the places that the scan found. A batch that extends beyond the map
+is read completely.
 """
 
 from __future__ import annotations

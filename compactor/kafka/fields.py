@@ -1,4 +1,4 @@
-"""Reads the first fields of many records: where parts begin, and two numbers.
+"""Locates the first fields of many records, and reads offset deltas and key sizes.
 
 A record's length, attributes, two deltas and key size nearly always take eight bytes together at
 most. The continuation bits of those bytes locate all fields, by a table lookup; the rest is
@@ -28,7 +28,7 @@ _LOW, _HIGH = np.uint64(0x7F), np.uint64(0x3F80)
 
 
 class Fields(NamedTuple):
-    """Positions in the buffer, and two numbers of each record; -1 key bytes: null."""
+    """Positions in the buffer, and the offset delta and key size of each record; -1: a null key."""
 
     time_at: Integers
     offset_at: Integers

@@ -4,9 +4,10 @@ Remaining records are not decoded: only a record's length and its timestamp, whi
 the batch's base timestamp, change; the rest is copied.
 
 * The rest of the header stays: also base and last offset, although their records may be removed.
-* The base timestamp is the delete horizon, if there is one, else the first remaining record's. A
-  horizon is set once: a batch that has one keeps it. If it would exceed 64 bits, none is set.
-* The largest timestamp is the remaining records', at least -1; under log append time it is
+* The base timestamp is the delete horizon if there is one, else the time of the first remaining
+  record. A horizon is set once: a batch that has one keeps it. If it would exceed 64 bits, none is
+  set.
+* The largest timestamp is that of the remaining records, at least -1. Under log append time it is
   unchanged.
 * Compressed records are compressed again, with the same codec at its default level.
 

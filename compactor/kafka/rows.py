@@ -1,6 +1,6 @@
 """Rows that the tasks of a cleaning exchange, in addition to compactor/job/rows.py.
 
-The first of a row's pair is a bucket, then a copy task.
+A row's partition number is a bucket, and after the first job a copy task.
 """
 
 from __future__ import annotations

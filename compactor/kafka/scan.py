@@ -1,9 +1,9 @@
 """The two tasks of the map: reads keys, and selects the surviving records of a bucket.
 
 Records in the mapped range fold into one fragment for each key of a buffer: its last and first
-offset, and where the last record begins in its batch. Records below it, in the clean part, stay
-separate, with NOT_MAPPED as first offset: they are dropped if the map has their key. Aborted data
-and batches after the range are not read.
+offset, and where the last record begins in its batch. Records of the clean part stay separate, with
+NOT_MAPPED as first offset: they are dropped if the map has their key. Aborted data and batches
+after the range are not read.
 
 In the mapped range the last record of each key survives. In the clean part, which is not mapped,
 records survive unless the map has a later offset for their key. Records after the range survive in

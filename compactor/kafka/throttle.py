@@ -1,9 +1,9 @@
 """Throttles a task of a cleaning to its share of the cleaning's I/O limit.
 
-A task spends the bytes that it reads and writes. When it has spent an interval's allowance, or an
-interval is over, it waits until it is within the rate, and the next interval begins. Unused
-allowance is not saved for a burst. At its end it waits for the remaining time, so that even a small
-cleaning does not exceed the limit.
+A task spends the bytes that it reads and writes. When it has spent the allowance of an interval, or
+the interval is over, it waits until its rate is within the limit; then the next interval begins.
+Unused allowance does not carry over. At its end, the task waits for the remaining time, so that
+even a small cleaning does not exceed the limit.
 
     >>> waits: list[float] = []
     >>> throttle = TaskThrottle(1_000, clock=lambda: 0.0, sleep=waits.append)

@@ -1,10 +1,11 @@
 """Transactions in a cleaning: aborted data and discardable markers.
 
 * A data batch of an aborted transaction is removed, and adds no keys to the map. It is aborted if
-  the transaction index has its producer from an offset at or below its last one to a later marker.
-* A marker is discardable if no batch of its transaction precedes it, not even a header-only one; so
-  is a control batch without a record. Until a marker is removed, its index line is kept with it: if
-  a batch precedes the marker, the line is copied.
+  the transaction index has a line of its producer whose first offset is at or below the batch's
+  last offset, and whose marker follows the batch.
+* A marker is discardable if no batch of its transaction precedes it, not even a batch without
+  records. A control batch without a record is discardable, too. Until a marker is removed, its
+  index line is kept with it: if a batch precedes the marker, the line is copied.
 
 The index is that of the whole log from its start: transactions aborted before the log start, or
 before the segments, are excluded. A batch is looked up by its own offset, so a line whose marker

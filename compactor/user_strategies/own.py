@@ -1,14 +1,14 @@
 """A user-defined strategy in a run: loaded in the task's process, limited, and checked.
 
-The driver never loads it. It sends the result of a trial (compactor/user_strategies/sandbox.py), an
-Own, to the tasks, which load the code, once in each process. Code of another version than the
-trial's fails the run: a record never names a version that was not used.
+The driver never loads it. A trial (compactor/user_strategies/sandbox.py) returns an Own, which the
+driver sends to the tasks. They load the code, once in each process. If the code has another version
+than in the trial, the run fails: a record never names a version that was not used.
 
 Two kinds, distinguished by the object that the name denotes (ledgerfold/strategies/loading.py):
 
 * strategic: it has `should_keep_left`, and optionally `handle_skipped`
-  (ledgerfold/strategies/strategic.py). Each task calls the Own, which creates an instance, and
-  records the questions in its watch.
+  (ledgerfold/strategies/strategic.py). Each task calls the Own, which creates an instance; the
+  process's watch limits its calls.
 * columns: a Strategy (compactor/strategies/strategy.py), whose functions are called for chunks. The
   tasks get a wrapper, which loads the real one, calls it, and checks its results.
 

@@ -1,9 +1,7 @@
 """The questions of a trial to a user-defined strategy, in its process (sandbox_process.py).
 
-The sample messages have every form that a message may have.
-
-A strategy must handle each form, even if a topic will only ever have one: a single message of
-another form would fail every run of the topic.
+The sample messages have every form that a message may have. A strategy must handle each form,
+because a single message that it cannot handle would fail every run of the topic.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     segments -> scan -> (bucket, chunk) -> merge -> (sizing task, positions) -> size -> figures
 
-Divided into tasks like a run of the same plan (compactor/job/plan.py), except for the last stage,
-which has less to do than a copy; a small plan is one task. Only Spark's shuffle files and the
-spools of merge tasks are written, in the worker's own folder.
+An analysis is divided into tasks like a run of the same plan (compactor/job/plan.py), except for
+the last stage, which has less work than a copy. A small plan is one task. Only Spark's shuffle
+files and the spools of merge tasks are written, in the worker's own folder.
 """
 
 from __future__ import annotations

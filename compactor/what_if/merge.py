@@ -1,10 +1,10 @@
 """The second task of an analysis: reduces a bucket's fragments to survivors, by strategy.
 
-As compactor/job/scan.py does for a run; the keys of a bucket are encoded once for all strategies.
-Message strategies then process the spooled messages one after the other, as in
-compactor/job/merge_messages.py. Memory: that of a run's task, with the fragments of all column
-strategies, the current messages of one message strategy, and 16 bytes a message if differences are
-requested.
+The task does what the merge of compactor/job/scan.py does for a run, but encodes the keys of a
+bucket once for all strategies. Message strategies then process the spooled messages one after the
+other, as in compactor/job/merge_messages.py. Memory: that of a run's task, with the fragments of
+all column strategies, the current messages of one message strategy, and 16 bytes a message if
+differences are requested.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ The history is the published log, entry by entry. A message's bytes are its shar
 header included (chunks.py). Publish times never decrease: an earlier one is raised to the previous
 one.
 
-* `threshold`: after each entry, a run if the entries after the horizon have **more** bytes than
-  that (Pulsar's PersistentTopic.checkCompaction). Pulsar checks once a minute, a replay at each
-  entry.
+* `threshold`: after each entry, a run begins if the entries after the horizon have **more** bytes
+  than the threshold (Pulsar's PersistentTopic.checkCompaction). Pulsar checks once a minute, a
+  replay at each entry.
 * `interval`: time is divided into periods from the first entry on. At the end of each period,
   before later entries, a run compacts the new entries. The period in which the history ends has no
   run.
@@ -16,14 +16,14 @@ strategy's survivors of both; the raw data below the horizon are deleted with it
 therefore
 
     space  = the compacted ledger + the entries after the horizon
-    rewind = the bytes that a reader from the earliest message reads to catch up: the same
+    rewind = space: the bytes that a reader from the earliest message reads to catch up
 
 The mean space is over publish time (byte-hours), the mean rewind over entries (a reader starts
 after each). The peak counts the new ledger in addition to the old one and the raw data, as during a
 run.
 
-Runs of `publishing-order` leave the same as one run over everything, and so do those of message
-strategies (lifetimes.py): the compacted ledger's size is computed for every horizon at once. Other
+With `publishing-order` and message strategies (lifetimes.py), several runs have the same result as
+one run over everything, so the compacted ledger's size is computed for all horizons at once. Other
 strategies are run for each horizon.
 """
 

@@ -1,13 +1,13 @@
 """The scan of an analysis: reads key sections once, and reduces them for every strategy.
 
-As compactor/job/scan.py does for a run. The most expensive work is done once for all strategies:
-reading and verifying, encoding and hashing keys, and ordering messages by key. Keys are numbered
-bucket by bucket, so a bucket's part of a column in that order is a slice. For messages that may
-survive it emits their bytes (chunks.py); a message that no strategy keeps in its chunk cannot
-survive in the whole (compactor/strategies/registry.py).
+The task does what the scan of compactor/job/scan.py does for a run. The most expensive work is done
+once for all strategies: reading and verifying, encoding and hashing keys, and ordering messages by
+key. Keys are numbered bucket by bucket, so a bucket's part of a column in that order is a slice.
+For messages that may survive it emits their bytes (chunks.py); a message that no strategy keeps in
+its chunk cannot survive in the whole (compactor/strategies/registry.py).
 
-If there are message strategies, one scan of messages follows, which reads what any of them needs:
-scan_messages.py. Any message may survive under those.
+For message strategies, one scan of messages follows (scan_messages.py), which reads the columns
+that any of them needs. Under these strategies, any message may survive.
 
 A task's memory is about 80 bytes a message of its chunk, 24 more for each strategy, and three times
 the keys.

@@ -1,7 +1,7 @@
 """The codecs of record batches, each in the framing of Kafka's own writer.
 
-A batch's records are compressed as one stream, which does not record its decompressed size:
-BATCH_BYTES_MAX bounds that, or a smaller bound where other work waits meanwhile.
+A batch's records are compressed as one stream, which does not record its decompressed size. So
+decompression stops with an error at BATCH_BYTES_MAX, or at a smaller limit of the caller.
 
 * gzip: members of RFC 1952, one or several.
 * snappy: snappy-java's framing, a magic and two versions, then blocks of up to 32 KiB, each after

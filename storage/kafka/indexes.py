@@ -1,7 +1,7 @@
 """A segment's indexes of offsets and of times (transaction_index.py has the third).
 
 The offset index gets an entry at the first batch after every `index.interval.bytes`. The time index
-gets one there if the largest time has grown, and one more when the segment ends.
+gets one at the same batch if the largest time has grown, and one more when the segment ends.
 
     >>> indexes = IndexGrowth(index_interval_bytes=100)
     >>> for offset in range(3):

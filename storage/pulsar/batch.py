@@ -3,8 +3,8 @@
 The key section is the MessageMetadata, the value section the payload, both as they were sent. The
 payload of a single message is decompressed when it is needed. A chunk of a message, and a payload
 that cannot be decompressed, are read as they were sent. An entry that cannot be opened is one
-message, which is returned as if it was published alone: an encrypted batch, with the key of its
-first message; or a batch that does not parse, without a key. Its value is the bytes that were sent.
+message, which is returned as if it was published alone; its value is the bytes that were sent. An
+encrypted batch has the key of its first message. A batch that does not parse has no key.
 
 Bound: the decompressed payload, and 12 bytes for each message; after a compaction, 60.
 

@@ -1,7 +1,7 @@
 """The key section of a Pulsar entry: the MessageMetadata that its producer sent.
 
-All fields are preserved: protobuf reads the section, but it is changed only field by field, as
-bytes.
+Changes preserve all other fields, also unknown ones: protobuf reads the section, but fields are
+replaced in its bytes.
 
     >>> metadata = MessageMetadata(producer_name=b"p", sequence_id=7, publish_time=5)
     >>> section = metadata.SerializeToString() + b"\\xc2\\x3e\\x01x"

@@ -1,11 +1,11 @@
 """The repair of a Kafka topic's record. Pure; used by storage/repair/plan.py.
 
-* A segment whose ledgers are lost stays, without ledgers: its offsets are not assigned again.
-  Neither are those of entries lost at the end of the remaining ledgers, as far as they are known:
-  from the next segment, from the log's end if it was closed cleanly, otherwise from what is known
-  of the entries.
+* A segment whose ledgers are lost stays, without ledgers, so that its offsets are not assigned
+  again. The same holds for entries that are lost at the end of the remaining ledgers. Their last
+  offset is known from the next segment, from the log's end if it was closed cleanly, or from the
+  number of lost messages, if it is known.
 * A transaction that the record lists as aborted stays aborted, even if its marker is lost.
-* A cleaned segment with remaining batches has only those; the recorded end stays.
+* A cleaned segment keeps its readable batches, and its recorded end.
 * A topic whose record is lost gets its segments from its ledgers. Its settings are lost, so nothing
   is deleted until they are set; and without its checkpoint, all of it is dirty.
 

@@ -1,14 +1,14 @@
 """Finds the places in a Kafka log of raw ledgers that its record does not name. Pure.
 
-Ledgers are numbered in the order in which they were begun, so the offsets of a raw ledger follow
-those of all older ledgers. There are these exceptions:
+Ledgers are numbered in the order of their creation, so the offsets of a raw ledger follow those of
+all older ledgers. The exceptions are:
 
-* It was truncated since: a newer raw ledger begins at or below its first offset. Ledgers that the
-  restore of a snapshot, or the deletion of a topic, has replaced look the same.
-* A restore brought it back, and deleted newer ledgers: then these have no files.
-* It was cleaned since: a newer cleaned ledger holds its offsets.
-* It is a copy that a truncation made and did not publish: an older ledger holds the same batches,
-  and nothing follows it.
+* The ledger was truncated: a newer raw ledger begins at or below its first offset. Ledgers that
+  were replaced by the restore of a snapshot, or after the deletion of a topic, look the same.
+* A restore brought the ledger back, and deleted newer ones: these have no files.
+* The ledger was cleaned: a newer cleaned ledger contains its offsets.
+* The ledger is a copy that a truncation created, but did not publish: an older ledger contains the
+  same batches, and no ledger follows it.
 
     >>> log = KafkaLog(segments=[{"base_offset": 0, "ledger_ids": [3]}])
     >>> facts = {3: LedgerFacts(3, False, Span(0, 9, 4)), 5: LedgerFacts(5, False, Span(7, 8, 1))}

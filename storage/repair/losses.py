@@ -1,7 +1,7 @@
 """The entries that a repair gives up, and their number of messages, if known. Pure.
 
-The number is known for an entry with a good header, and for a sealed segment as a whole: the
-messages that its good entries do not hold are lost.
+The number is known for an entry with a good header, and for a sealed segment as a whole: its record
+has the total, from which the messages of good entries are subtracted.
 
     >>> Loss("4 to 6", None).entries
     '4 to 6'

@@ -2,15 +2,15 @@
 
 Used only if records may be missing (storage/losses.py). A ledger's label names its topic; a
 compacted ledger's label has the records that published it (storage/label.py). So even if all
-metadata are lost, every topic that has an entry is restored. Data that no ledger records are lost:
-policies, settings, subscriptions, the position below which retention had hidden messages.
+metadata are lost, every topic that has an entry is restored. Ledgers do not record policies,
+settings, subscriptions, and the position below which retention had hidden messages: these are lost.
 
 1. Raw ledgers are listed again under their topic, in order of id (storage/repair/plan.py).
 2. The compacted view is that of the run with the highest number.
 3. Missing raw ledgers that the view covers were trimmed.
 4. Cleaned segments of a Kafka log are restored if raw ones do not cover them.
-5. Partitioned topics and producers get their records again: otherwise a new producer would get the
-   number of an old one, and its messages would be dropped as duplicates.
+5. Records of partitioned topics and producers are restored. Without its record, a producer's number
+   would be given to a new one, whose messages would be dropped as duplicates.
 6. Entries of unknown topics, and of ledgers that were being deleted, stay as copies.
 """
 

@@ -7,13 +7,14 @@ The decisions:
 * A compacted ledger is dropped if the raw ledgers still hold every message: the next compaction
   rebuilds it. Otherwise its good entries stay, and readers of the compacted view lose the messages
   of the bad ones. Compaction stays enabled in both cases: raw ledgers are retained for it.
-* A ledger whose record is lost gets one from its files, a topic one from its ledgers (its policies
-  are lost), a subscription one that begins with the oldest message: redelivery rather than loss.
+* Lost records are rebuilt: that of a ledger from its files, that of a topic from its ledgers (its
+  policies are lost). A subscription begins at the oldest message: messages may be redelivered, but
+  none is skipped.
 * Other unreadable records, and records of no topic, are removed.
 * Lost metadata are restored as far as the ledgers allow (storage/repair/lost.py).
 * Torn tails, and the files of unfinished runs, are left to the next start of the broker.
-* Data of a later build are refused, not lost: a ledger with them stays unchanged; if a record is of
-  a later build, nothing is repaired.
+* Data of a later build do not count as damage: a ledger with such data stays unchanged, and if a
+  record is of a later build, nothing is repaired.
 
     >>> survey = Survey()
     >>> survey.records[b"topic/t"] = TopicRecord(name="t", ledger_ids=[7])

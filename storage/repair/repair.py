@@ -8,8 +8,8 @@
 5. Files or parts that no record names any more are removed; labels are written; then the manifest
    says "complete".
 
-Killed before 4, a repair has changed nothing; after it, the next repair finds what is left to
-remove, and marks the manifests of unfinished repairs.
+A repair that is killed before step 4 has changed nothing. After a later kill, the next repair
+removes the remaining files, and marks the manifests of unfinished repairs.
 """
 
 from __future__ import annotations

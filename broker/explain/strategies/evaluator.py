@@ -1,8 +1,8 @@
 """Evaluators: the decisions of one run about the versions of one key, with their reasons.
 
 An evaluator gets the part of a run's input that concerns one key: `process` gets each version in
-order, then `keeps` is called. Each call returns the decisions that are final by then: a version is
-dropped as soon as its successor is known, and kept at the end, or at once if nothing later can
+order, then `keeps` is called. Each call returns the decisions that have become final: a version is
+dropped as soon as its successor is known. It is kept at the end, or at once if no later version can
 change that. The rules are those of ledgerfold/strategies/plain.py; a subclass only describes them.
 
     >>> from ledgerfold.storage.entry import Position

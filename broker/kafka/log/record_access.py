@@ -1,7 +1,8 @@
 """Bounded access to the records of an appended batch, on the event loop.
 
-All other work of the broker waits while an append reads its records, and a batch of 1 KB may expand
-to millions of them. The work on one batch is therefore bounded to some tenths of a second:
+All other work of the broker waits while an append reads its records, and a batch of 1 KB may
+decompress to millions of records. The work on one batch is therefore bounded to some tenths of a
+second:
 
 * BYTES_MAX decompressed bytes, or four times `max.message.bytes` of the topic if that is more.
   Decompression stops there.
@@ -9,8 +10,8 @@ to millions of them. The work on one batch is therefore bounded to some tenths o
   uncompressed batch is never too large.
 
 A larger batch is refused; its records can be sent in smaller batches. Kafka has no such bounds; its
-clients' batches are mostly far below 1 MB. The records of other batches are not read, so these
-bounds do not apply to them, nor to batches that a leader accepted.
+clients' batches are mostly far below 1 MB. These bounds do not apply to batches whose records are
+not read, and to batches that a leader accepted.
 
     >>> from ledgerfold.storage.kafka.batch import read_batch_header
     >>> from ledgerfold.storage.kafka.records import build_columns

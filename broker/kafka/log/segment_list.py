@@ -16,7 +16,7 @@ After a crash the last ledgers may be empty: their entries never became durable.
     >>> recovered(log, {3: 5, 4: 9}.get), recovered(log, {3: 5, 4: 8}.get)
     ((9, 9), (8, None))
 
-A segment of which a repair gave up entries has ended, at its reserved end.
+A segment with entries that a repair could not restore has ended, at its reserved end.
 
     >>> log.segments[1].reserved_upto = 12
     >>> recovered(log, {3: 5, 4: 9, 7: 10}.get)

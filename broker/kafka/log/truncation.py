@@ -7,7 +7,8 @@ the result is one synced write: the log is unchanged before it, and truncated af
    segment, even if it was cleaned: appends continue in it.
 2. Batches that extend beyond the offset are deleted completely; the log's end is the offset anyway.
    A ledger is not cut: its remaining batches are copied into a new one.
-3. Below the log's first segment nothing is left, and the log restarts at the offset.
+3. If the offset is below the log's first segment, no segment remains, and the log restarts at the
+   offset.
 4. The log's record follows: producers are those of the newest remaining snapshot, from which the
    next load replays; aborted transactions whose marker is deleted become ordinary data; the log
    start is no higher than the log's end. If the active segment is deleted or replaced, the

@@ -10,7 +10,8 @@ one:
 * After a clean close: from the snapshot of the close; nothing is replayed.
 * After a crash: from that of the active segment, all of whose batches are replayed.
 * After a crash that lost batches before the active segment: from that of the newest segment that
-  begins before the loss. Later snapshots describe lost batches, whose offsets others get.
+  begins before the loss. Later snapshots describe lost batches, whose offsets will be assigned
+  again.
 * A snapshot at or below the log start describes nothing that still exists, and is ignored.
 * After a truncation: from the newest remaining snapshot. For this, each segment keeps the snapshot
   of its beginning, as in Kafka.

@@ -5,7 +5,7 @@ The rules are those of the worker (compactor/kafka/): the end of a full map
 (compactor/kafka/transactions.py), surviving batches and records (compactor/kafka/record_filter.py).
 Keys are not compared: history.py.
 
-Rebuilt batches have the sizes that compactor/kafka/rewrite.py gives them, like Kafka: only a
+Rebuilt batches have the sizes that they get from compactor/kafka/rewrite.py: as in Kafka, only a
 record's length and its time change. The time is relative to the batch's base timestamp: the delete
 horizon, or the first record's time. The size of an uncompressed batch is exact; a compressed
 batch's is scaled like that of its uncompressed records.

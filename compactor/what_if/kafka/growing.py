@@ -1,4 +1,4 @@
-"""A log that is replayed: its segments under other settings, as a broker would have them.
+"""A replayed log: the segments that a broker with the replay's settings would have.
 
 Segments roll by ledgerfold/kafka/rolling.py, batch by batch. The cleaner replaces segments
 (cleaner.py); retention deletes from the front.

@@ -11,7 +11,7 @@ appended at once, has the times of its records.
 * After the last append, time continues until nothing changes any more: lags end, retention
   deletes. An idle log keeps its active segment, as in Kafka.
 
-The log holds what earlier cleanings left; records that they removed are not replayed.
+The log contains the results of earlier cleanings; records that they removed are not replayed.
 """
 
 from __future__ import annotations
