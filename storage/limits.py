@@ -38,6 +38,6 @@ def check_run_segments(count: int) -> None:
             "Segments of a compaction",
             count,
             RUN_SEGMENTS_MAX,
-            "Set a retention that deletes old ledgers, or publish to a partitioned topic; restart "
-            "the broker with a larger --segment-size and --ledger-entries for fewer of them.",
+            "Set a retention that deletes old ledgers, or publish to a partitioned topic. For "
+            "fewer segments, restart the broker with a larger --segment-size and --ledger-entries.",
         )

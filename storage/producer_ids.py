@@ -67,7 +67,7 @@ class ProducerIds:
                     "Kafka producer ids",
                     record.next_producer_id,
                     PRODUCER_IDS_MAX,
-                    "An imported log has an id that large: use another data directory.",
+                    "An imported log contains ids up to the limit: use another data directory.",
                 )
             record.next_producer_id += IDS_PER_BLOCK
 

@@ -18,8 +18,8 @@ COMMANDS = Verbs()
 FAULTS = COMMANDS.command(
     "faults",
     "make a broker fail on purpose, to test clients",
-    description="Adds and removes rules by which a broker fails, if it was started with "
-    "--allow-faults. `ledgerfold reset` and a restart remove all rules.",
+    description="Adds and removes rules that make operations of a broker fail. The broker must "
+    "have been started with --allow-faults. `ledgerfold reset` and a restart remove all rules.",
 )
 _ADD = FAULTS.command(
     "add",
@@ -44,7 +44,7 @@ _EVERY = argument("--every N", "hit every Nth message; default: each", **POSITIV
 _PROBABILITY = argument(
     "--probability P", "hit with this probability, such as 0.1", **PROBABILITY, default=0.0
 )
-_SEED = argument("--seed N", "choose other random numbers; default: 0", **COUNT, default=0)
+_SEED = argument("--seed N", "seed of the random numbers; default: 0", **COUNT, default=0)
 _RATE = together(_NEXT, _EVERY, _PROBABILITY, _SEED)
 _LIMITS = together(_RATE, ANSWER)
 

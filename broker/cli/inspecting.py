@@ -46,14 +46,14 @@ def _show(options: argparse.Namespace) -> None:
     _print_time(options, admin_of(options).clock().now_ms)
 
 
-@CLOCK.verb("set", "move the clock to a later time, and run what becomes due")
+@CLOCK.verb("set", "move the clock to a later time, and run the work that becomes due")
 @argument("time", "ISO 8601, or ms since the epoch", type=parse_moment_ms)
 @ROWS
 def _set(options: argparse.Namespace) -> None:
     _print_time(options, admin_of(options).move_clock(to_ms=options.time))
 
 
-@CLOCK.verb("advance", "move the clock forward, and run what becomes due")
+@CLOCK.verb("advance", "move the clock forward, and run the work that becomes due")
 @argument("by", "500ms, 10s, 5m, 2h, 3d or 1w", type=parse_time_ms)
 @ROWS
 def _advance(options: argparse.Namespace) -> None:

@@ -34,7 +34,7 @@ SECURITY = group(
     ),
     argument(
         "--token-secret-key KEY", "authenticate clients by tokens that are signed with this secret "
-        "key: a file, or data:;base64,KEY; `ledgerfold tokens` makes keys and tokens",
+        "key: a file, or data:;base64,KEY; `ledgerfold tokens` creates keys and tokens",
     ),
     argument("--token-public-key KEY", "as --token-secret-key, with the public key of a pair"),
     argument("--token-auth-claim NAME", "the claim that holds the role; default sub",

@@ -70,8 +70,8 @@ async def snapshot(topic: CompactableTopic, *, again: bool = False) -> TopicSnap
     elif covered < last <= after:
         raise CompactionFailed(
             "phase one",
-            f"it timed out: {COMPACTION_CURSOR} was moved to {after}, and no later entry exists "
-            "for a run to end with. Publish, or move it back.",
+            f"it timed out: {COMPACTION_CURSOR} was moved to {after}, and no entry follows. "
+            "Publish, or move it back.",
         )
     raw = [
         segment

@@ -130,7 +130,7 @@ class ThresholdMonitor:
             _log.debug("No compaction of %s: %s", topic.name, decision)
             return decision
         _log.info(
-            "Compaction of %s: %d bytes after the horizon, the %s's threshold is %d",
+            "Compaction of %s: %d bytes after the horizon exceed the threshold of the %s, %d",
             topic.name,
             decision.backlog_bytes,
             decision.source,

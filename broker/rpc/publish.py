@@ -68,7 +68,7 @@ async def _attach(topic: AnyTopic, opening: data_pb2.PublishOpen, context: Conte
     mode = _MODES[opening.access_mode]
     if isinstance(topic, KafkaTopic):
         if mode is not AccessMode.SHARED:
-            raise NotAllowed(f"{topic.name} is a Kafka topic: its producers share it.")
+            raise NotAllowed(f"{topic.name} is a Kafka topic, which has no access modes: omit it.")
         return topic.attach_producer(name)
     epoch = opening.topic_epoch if opening.HasField("topic_epoch") else None
     _replace(topic, name, mode, epoch)

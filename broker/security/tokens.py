@@ -87,7 +87,7 @@ def secret_key(data: bytes) -> Key:
     if len(data) < SECRET_BYTES_LEAST:
         raise InvalidRequest(
             f"The secret key has {len(data)} bytes; HS256 needs {SECRET_BYTES_LEAST} or more. "
-            "`ledgerfold tokens create-secret-key` makes one."
+            "`ledgerfold tokens create-secret-key` creates one."
         )
     if data.startswith(_PEM) or _is_public(data):
         raise InvalidRequest(

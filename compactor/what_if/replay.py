@@ -169,7 +169,7 @@ def sizes_run_by_run(
         if steps > STEPS_MAX:
             raise InvalidRequest(
                 f"{len(horizons)} runs would read more than {STEPS_MAX} messages. Use a larger "
-                "threshold or interval, or for publishing-order."
+                "threshold or interval, or publishing-order."
             )
         distinct, codes = np.unique(history.codes[rows], return_inverse=True)
         strategy = strategy_at(int(clock[horizon]))

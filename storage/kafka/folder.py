@@ -240,8 +240,8 @@ class SegmentReading:
         if size_bytes > BATCH_BYTES_MAX:
             raise KafkaError(
                 KafkaErrorKind.MESSAGE_TOO_LARGE,
-                f"{self._segment.path} holds a batch of {size_bytes} bytes at byte {at}, and the "
-                f"most that is accepted is {BATCH_BYTES_MAX}.",
+                f"{self._segment.path} holds a batch of {size_bytes} bytes at byte {at}; the "
+                f"maximum is {BATCH_BYTES_MAX}.",
             )
         if size_bytes < BATCH_HEADER_BYTES:
             if self._is_last and not any(head) and self._is_zero(file):
@@ -260,8 +260,8 @@ class SegmentReading:
             raise KafkaError(
                 KafkaErrorKind.UNSUPPORTED_FOR_MESSAGE_FORMAT,
                 f"{self._segment.path} holds a message of magic {magic} at byte {at}: only record "
-                f"batches of magic {MAGIC} are read, which brokers write since Kafka 0.11 unless "
-                "log.message.format.version says otherwise. Let Kafka rewrite the topic first.",
+                f"batches of magic {MAGIC} are read. Brokers write them since Kafka 0.11, unless "
+                "log.message.format.version is older. Let Kafka rewrite the topic first.",
             )
 
     def _end(self, at: int, expected: str, found: str) -> Batch | None:

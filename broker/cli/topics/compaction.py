@@ -48,7 +48,7 @@ _DAMAGE = frozenset(kind.reason for kind in (CompactedLedgerDamaged, Corruption,
 
 @VERBS.verb("compact", "compact a topic", TOPIC)
 @flag("--wait", "wait until it is done")
-@argument("--timeout", "limit for --wait", **TIME)
+@argument("--timeout", "time limit of --wait", **TIME)
 @ANSWER
 def _compact(options: argparse.Namespace) -> int:
     admin = admin_of(options)

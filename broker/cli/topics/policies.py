@@ -171,7 +171,7 @@ def _get_ttl(options: argparse.Namespace) -> None:
 _add_removal("message-ttl", "inherit the message TTL", "message_ttl_ms")
 
 
-@POLICIES.verb("set-schema-compatibility-strategy", "set what a new schema must be compatible with")
+@POLICIES.verb("set-schema-compatibility-strategy", "set the compatibility strategy of schemas")
 @argument("-c --compatibility", "the strategy", choices=SCHEMA_STRATEGIES, required=True)
 def _set_compatibility(options: argparse.Namespace) -> None:
     _set(options, schema_compatibility_strategy=f"{_COMPATIBILITY.upper()}_{options.compatibility}")
