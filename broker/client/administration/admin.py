@@ -56,7 +56,7 @@ class Admin(
     def __init__(
         self, service_url: str, *, timeout_seconds: float = 30, **credentials: Any
     ) -> None:
-        proof = credentials_of("Admin", credentials)
+        proof = credentials_of("Admin", Admin.__init__, credentials)
         super().__init__(AdminChannel(service_url, timeout_seconds, "admin", proof))
         # The calls for Kafka topics.
         self.kafka = KafkaAdmin(self._channel)
