@@ -104,6 +104,7 @@ def with_internal(listeners: Mapping[str, str], name: str) -> dict[str, str]:
 
 # The field of BrokerSettings that a setting sets, or of its `store`, and the parser of its value.
 _FIELDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "activeConsumerFailoverDelayTimeMillis": ("failover_delay_ms", _integer()),
     "advertisedListeners": ("pulsar_listeners", parse_listeners),
     "allowAutoTopicCreation": ("creates_topics", _boolean),
     "backlogQuotaCheckIntervalInSeconds": ("quota_check_interval_ms", _integer(1000, 1)),

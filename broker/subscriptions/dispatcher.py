@@ -165,6 +165,8 @@ class Dispatcher(ABC):
 
     def __init__(self) -> None:
         self.consumers: list[ConsumerState] = []
+        # Nothing is assigned for now: the active consumer has changed (session.py).
+        self.is_paused = False
 
     def slot_of(self, key: bytes) -> int:
         """Returns the hash slot of a key, for Key_Shared."""
@@ -300,8 +302,12 @@ class SingleActiveDispatcher(Dispatcher):
         return self._active
 
     def taker(self, slot: int) -> ConsumerState | None:
-        active = self.active
+        active = self._served
         return active if active is not None and active.can_take else None
+
+    @property
+    def _served(self) -> ConsumerState | None:
+        return None if self.is_paused else self._active
 
     def add(self, consumer: ConsumerState) -> bool:
         before = self.active
@@ -316,10 +322,10 @@ class SingleActiveDispatcher(Dispatcher):
         return self.active is not None and self.active is not before
 
     def budget(self) -> Budget:
-        return Budget(0, 0) if self.active is None else budget_of([self.active])
+        return Budget(0, 0) if self._served is None else budget_of([self._served])
 
     def assign(self, candidates: Sequence[Candidate]) -> Decision:
-        active, assignments = self.active, list[Assignment]()
+        active, assignments = self._served, list[Assignment]()
         if active is None:
             return Decision(assignments, 0)
         for index, candidate in enumerate(candidates):

@@ -18,6 +18,7 @@ from tests.model.broker_lab import TOPIC, BrokerLab
 
 SETTINGS = BrokerSettings(Path("data"))
 CONF = """
+activeConsumerFailoverDelayTimeMillis=300
 ### of a Pulsar broker
 zookeeperServers=
 maxMessageSize=1048576
@@ -49,6 +50,7 @@ def test_settings_of_broker_conf_take_effect(
     assert (settings.message_ttl_ms, settings.compaction_threshold_bytes) == (61_000, 100)
     assert settings.store.ledger_entries_max == 7
     assert not settings.creates_topics
+    assert settings.failover_delay_ms == 300
     policies = broker_policies(settings)
     assert policies.backlog_size_quota.limit_bytes == 2 * 1024**3
     assert policies.backlog_age_quota.limit_ms == 5_000
