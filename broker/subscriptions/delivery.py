@@ -25,6 +25,7 @@ from ledgerfold.broker.subscriptions.dispatcher import (
     Candidate,
     ConsumerState,
     Dispatcher,
+    UnackedLimits,
     budget_of,
 )
 from ledgerfold.broker.subscriptions.reading import Reading
@@ -47,11 +48,12 @@ class DeliveryRules:
     """The policies of a topic that concern its deliveries.
 
     `delays`: whether messages may be delayed. `failover_delay_ms`: the pause before a newly active
-    consumer of a Failover subscription is served.
+    consumer of a Failover subscription is served. `unacked_limits`: those of the shared types.
     """
 
     delays: Callable[[], bool] = lambda: True
     failover_delay_ms: int = 0
+    unacked_limits: Callable[[], UnackedLimits] = UnackedLimits
 
 
 ANY_DELIVERY = DeliveryRules()
@@ -94,6 +96,7 @@ class Pump:
         self._bytes_per_message = float(_MESSAGE_BYTES_FIRST)
         self._task: asyncio.Task[None] | None = None
         self._clock, self._delays = source.clock, source.rules.delays
+        self._unacked_limits = source.rules.unacked_limits
         # The timer for the next delayed entry, and its time.
         self._alarm: Timer | None = None
         self._alarm_ms: int | None = None
@@ -163,6 +166,8 @@ class Pump:
 
     async def _step(self) -> None:
         self._wake.clear()
+        if self._looks_inside:
+            self._dispatcher.limit(self._unacked_limits())
         reading = self._reading
         positions = self._replayable()
         if not (positions or self._dispatcher.budget().messages):

@@ -16,6 +16,7 @@ from ledgerfold.broker.compaction.snapshot import TopicSnapshot
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.delivery import DeliveryRules
+from ledgerfold.broker.subscriptions.dispatcher import UnackedLimits
 from ledgerfold.broker.subscriptions.lifecycle import load_subscription
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.access import Claim, ProducerAccess, StoredEpoch
@@ -283,7 +284,11 @@ class Topic(LoadedTopic):
 
     @property
     def delivery_rules(self) -> DeliveryRules:
-        return DeliveryRules(self.delays_delivery, self.broker.settings.failover_pause_ms)
+        return DeliveryRules(
+            self.delays_delivery,
+            self.broker.settings.failover_pause_ms,
+            lambda: UnackedLimits(*self.broker.policy_levels.unacked_limits(self.record)),
+        )
 
     def delays_delivery(self) -> bool:
         """Returns whether shared subscriptions hold delayed messages back."""
