@@ -159,6 +159,8 @@ ROUTES: Final[Mapping[tuple[str, str], Need]] = {
     **_policies(
         (
             "compactionThreshold", "retention", "messageTTL", "delayedDelivery", "deduplication",
+            "maxUnackedMessagesPerConsumer", "maxUnackedMessagesPerSubscription",
+            "maxUnackedMessagesOnConsumer", "maxUnackedMessagesOnSubscription",
             "deduplicationEnabled", "backlogQuotaMap", "backlogQuota", "isAllowAutoUpdateSchema",
             "schemaCompatibilityStrategy", "schemaValidationEnforced",
         )
