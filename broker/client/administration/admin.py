@@ -23,7 +23,7 @@ from ledgerfold.broker.client.administration.analysis_calls import AnalysisCalls
 from ledgerfold.broker.client.administration.channel import AdminChannel
 from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
 from ledgerfold.broker.client.administration.message_calls import MessageCalls
-from ledgerfold.broker.client.administration.name_pages import all_names
+from ledgerfold.broker.client.administration.name_pages import all_names, all_runs
 from ledgerfold.broker.client.administration.namespace_calls import NamespaceCalls, PermissionCalls
 from ledgerfold.broker.client.administration.schema_calls import SchemaCalls
 from ledgerfold.broker.client.administration.state_calls import FaultCalls, StateCalls
@@ -306,7 +306,7 @@ class Admin(
 
     def runs(self, topic: str = "", *, limit: int = 0) -> list[records_pb2.RunRecord]:
         """Returns the compaction runs of one topic or of all, newest first; `limit` 0 = all."""
-        return list(self._call(admin_pb2.ListRunsRequest(topic=topic, limit=limit)).runs)
+        return all_runs(self._call, admin_pb2.ListRunsRequest(topic=topic, limit=limit))
 
     def close(self) -> None:
         """Closes the connection; further calls raise AlreadyClosed. Idempotent."""
