@@ -135,20 +135,6 @@ VAGUE_NAMES_ALLOWED = {
     ("broker/cli/doctor_check.py", "found"),
     # Public: the state of a plain strategy.
     ("ledgerfold/strategies/plain.py", "kept"),
-    # Terms of the vectorized cleaner: the selected rows, those that survive, the offset map.
-    *(
-        (f"compactor/kafka/{module}.py", name)
-        for module, names in {
-            "batches": ["found", "which"],
-            "copy": ["found", "kept", "which"],
-            "job": ["found"],
-            "records": ["which"],
-            "rewrite": ["kept", "which"],
-            "scan": ["which"],
-            "throttle": ["at_once"],
-        }.items()
-        for name in names
-    ),
 }
 
 

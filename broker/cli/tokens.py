@@ -36,8 +36,8 @@ _VERIFIES = one_of(_SECRET, argument("-pk --public-key KEY", "the public key of 
 _SECONDS_MS = 1000
 
 
-def _file(usage: str, subject: str) -> Argument:
-    return argument(usage, subject, type=absolute_path, required=True)
+def _new_file(usage: str, help_: str) -> Argument:
+    return argument(usage, help_, type=absolute_path, required=True)
 
 
 def _write_private(path: Path, data: bytes) -> None:
@@ -66,8 +66,10 @@ def _create_secret(options: argparse.Namespace) -> None:
     "-a --signature-algorithm NAME", "RS256 (the default) or ES256", default="RS256",
     choices=("RS256", "ES256"),
 )  # fmt: skip
-@_file("--output-private-key FILE", "the file for the private key, which signs tokens")
-@_file("--output-public-key FILE", "the file for the public key, for `serve --token-public-key`")
+@_new_file("--output-private-key FILE", "the private key, which signs tokens")
+@_new_file(
+    "--output-public-key FILE", "the file for the public key, for `serve --token-public-key`"
+)
 def _create_pair(options: argparse.Namespace) -> None:
     from ledgerfold.broker.security.tokens import new_pair
 

@@ -194,7 +194,7 @@ def null_key_decision(version: LocatedVersion, strategy: str, *, keeps: bool) ->
     The policy `retain_null_key` decides; message strategies keep none. A batch that does not parse
     is not a message: every run keeps it.
     """
-    if version.version.is_unreadable:
+    if version.key_version.is_unreadable:
         return Decision(
             version,
             True,
@@ -222,7 +222,7 @@ def add_null_key_past(version: Version, line: RunLine) -> None:
     message = version.subject
     first = line.first_over(message.position)
     if message.in_compacted:
-        is_unreadable = message.version.is_unreadable
+        is_unreadable = message.key_version.is_unreadable
         version.kept_by = (not is_unreadable and line.null_keys_kept_by(message.position)) or first
         version.run = line.run(line.last)
         version.since = line.with_strategy_of(version.run)

@@ -196,7 +196,7 @@ class _Reason(NamedTuple):
 
 
 def _explained(version: Version, facts: Facts) -> pb.ExplainedVersion:
-    message, key_version = version.subject, version.subject.version
+    message, key_version = version.subject, version.subject.key_version
     explained = pb.ExplainedVersion(
         id=message.message_id,
         publish_time_ms=key_version.publish_time_ms,

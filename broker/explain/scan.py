@@ -238,7 +238,7 @@ class _Scan:
                 with self._compacted() as compacted:
                     messages = self._messages_at(position, compacted)
             self._read_last = position, {each.batch_index: each for each in messages}
-        return self._read_last[1][version.version.batch_index]
+        return self._read_last[1][version.key_version.batch_index]
 
     def _raw_at(self, position: Position) -> list[StoredMessage]:
         try:

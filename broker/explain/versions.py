@@ -21,40 +21,40 @@ from ledgerfold.v1.records_pb2 import MessageId
 class LocatedVersion(NamedTuple):
     """A version and its location."""
 
-    version: KeyVersion
+    key_version: KeyVersion
     in_raw: bool = False
     in_compacted: bool = False
     partition: int = -1
 
     @property
     def position(self) -> Position:
-        return self.version.position
+        return self.key_version.position
 
     @property
     def is_tombstone(self) -> bool:
-        return self.version.value_bytes == 0
+        return self.key_version.value_bytes == 0
 
     @property
     def is_alone(self) -> bool:
         """True if it was published alone, not in a batch."""
-        return self.version.batch_index < 0
+        return self.key_version.batch_index < 0
 
     @property
     def event_time_ms(self) -> int:
-        return self.version.event_time_ms
+        return self.key_version.event_time_ms
 
     @property
     def publish_time_ms(self) -> int:
-        return self.version.publish_time_ms
+        return self.key_version.publish_time_ms
 
     @property
     def identity(self) -> tuple[Position, int]:
-        return self.version[:2]
+        return self.key_version[:2]
 
     @property
     def name(self) -> str:
         """The id, as commands accept it."""
-        return id_text(*self.position, self.partition, self.version.batch_index)
+        return id_text(*self.position, self.partition, self.key_version.batch_index)
 
     @property
     def message_id(self) -> MessageId:
@@ -62,7 +62,7 @@ class LocatedVersion(NamedTuple):
         return MessageId(
             ledger_id=ledger_id,
             entry_id=entry_id,
-            batch_index=self.version.batch_index,
+            batch_index=self.key_version.batch_index,
             partition=self.partition,
         )
 

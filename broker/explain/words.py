@@ -54,8 +54,8 @@ def _message(version: LocatedVersion, stored: StoredMessage) -> DecisionMessage:
         key=stored.key or b"",
         value=stored.value,
         properties=stored.properties,
-        event_time_ms=version.version.event_time_ms,
-        publish_time_ms=version.version.publish_time_ms,
+        event_time_ms=version.key_version.event_time_ms,
+        publish_time_ms=version.key_version.publish_time_ms,
         id=version.message_id,
     )
 

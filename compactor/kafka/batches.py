@@ -122,9 +122,9 @@ class LogFile:
         start -= start % mmap.PAGESIZE
         self.bytes.madvise(mmap.MADV_DONTNEED, start, end - start)
 
-    def refuse(self, offset: int, found: str) -> NoReturn:
+    def refuse(self, offset: int, actual: str) -> NoReturn:
         """Raises Corruption."""
-        raise Corruption(self.source.path, offset, "a whole record batch", found)
+        raise Corruption(self.source.path, offset, "a whole record batch", actual)
 
 
 def batches_of(files: Iterable[InputSegment], chunk_bytes: int = CHUNK_BYTES) -> Iterator[Batches]:
@@ -236,18 +236,18 @@ class Batches:
         at = int(self._places[index]) + HEADER_BYTES
         return self.file.bytes[at : at + BATCH_HEADER_BYTES]
 
-    def section_bounds(self, which: Integers) -> tuple[Integers, Integers]:
+    def section_bounds(self, indexes: Integers) -> tuple[Integers, Integers]:
         """Returns where the records of these batches begin and end in the file."""
-        starts = self._places[which] + (HEADER_BYTES + BATCH_HEADER_BYTES)
-        return starts, starts + self.entries["value_bytes"][which]
+        starts = self._places[indexes] + (HEADER_BYTES + BATCH_HEADER_BYTES)
+        return starts, starts + self.entries["value_bytes"][indexes]
 
-    def sections(self, which: Integers) -> tuple[Integers, Integers]:
+    def sections(self, indexes: Integers) -> tuple[Integers, Integers]:
         """Returns section_bounds(), after verifying the records. Raises Corruption."""
-        starts, ends = self.section_bounds(which)
+        starts, ends = self.section_bounds(indexes)
         view, crc = self.file.view, google_crc32c.value
         bounds = zip(starts.tolist(), ends.tolist(), strict=True)
         found = np.array([crc(view[at:end]) for at, end in bounds], np.uint32)
-        expected = self.entries["value_crc"][which]
+        expected = self.entries["value_crc"][indexes]
         if not np.array_equal(found, expected):
             bad = int(np.argmax(found != expected))
             raise Corruption(

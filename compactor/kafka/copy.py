@@ -67,28 +67,28 @@ class Copy:
         yield self._task, Copied(self._task, self._messages_read, self._messages_written, batches)
 
     def _copy(self, files: Sequence[InputSegment]) -> None:
-        for batches in batches_of(files, self._throttle.at_once(CHUNK_BYTES)):
+        for batches in batches_of(files, self._throttle.chunk_bytes(CHUNK_BYTES)):
             self._copy_chunk(batches)
             self._throttle.spend(batches.stored_bytes)
 
     def _copy_chunk(self, batches: Batches) -> None:
         rules = self._rules
-        found = decide_batches(batches, rules, self._aborted)
-        is_read = ~found.is_dropped | found.keeps_header
+        decisions = decide_batches(batches, rules, self._aborted)
+        is_read = ~decisions.is_dropped | decisions.keeps_header
         self._messages_read += int(batches.record_count[is_read].sum())
-        stays = is_read & (batches.record_count > 0) & ~found.is_dropped
+        stays = is_read & (batches.record_count > 0) & ~decisions.is_dropped
         survivors = Survivors(batches)
         for records in read_records(batches, np.flatnonzero(stays & batches.is_control)):
-            self._keep_markers(batches, records, found, survivors)
+            self._keep_markers(batches, records, decisions, survivors)
         has_data, is_covered = stays & ~batches.is_control, batches.last_offset <= rules.latest
         with_chosen = np.flatnonzero(has_data & is_covered & self._has_chosen(batches))
         for records in read_chosen(batches, with_chosen, self._chosen):
-            kept = kept_records(records, rules, np.arange(len(records)))
-            self._keep_records(batches, records, kept, survivors)
+            selection = kept_records(records, rules, np.arange(len(records)))
+            self._keep_records(batches, records, selection, survivors)
         for records in read_records(batches, np.flatnonzero(has_data & ~is_covered)):
-            kept = kept_of_all(records, rules, self._chosen.offsets)
-            self._keep_records(batches, records, kept, survivors)
-        survivors.keep_headers(np.flatnonzero(found.keeps_header & ~survivors.stays))
+            selection = kept_of_all(records, rules, self._chosen.offsets)
+            self._keep_records(batches, records, selection, survivors)
+        survivors.keep_headers(np.flatnonzero(decisions.keeps_header & ~survivors.stays))
         self._write(survivors.entries())
 
     def _has_chosen(self, batches: Batches) -> Booleans:
@@ -99,45 +99,45 @@ class Copy:
         return found
 
     def _keep_markers(
-        self, batches: Batches, records: Records, found: BatchDecisions, survivors: Survivors
+        self, batches: Batches, records: Records, decisions: BatchDecisions, survivors: Survivors
     ) -> None:
-        which = records.batches
+        indexes = records.batches
         self._messages_written += int(records.counts.sum())
-        gets_horizon = found.is_discardable[which] & ~batches.has_horizon[which]
-        survivors.keep(which[~gets_horizon])
+        gets_horizon = decisions.is_discardable[indexes] & ~batches.has_horizon[indexes]
+        survivors.keep(indexes[~gets_horizon])
         rows = np.flatnonzero(gets_horizon[records.batch])
         if len(rows):
             # A horizon is for batches with tombstones: these records count as tombstones.
-            kept = Kept(rows, np.ones(len(rows), np.bool_))
-            self._rebuild(batches, records, kept, np.flatnonzero(gets_horizon), survivors)
+            selection = Kept(rows, np.ones(len(rows), np.bool_))
+            self._rebuild(batches, records, selection, np.flatnonzero(gets_horizon), survivors)
 
     def _keep_records(
-        self, batches: Batches, records: Records, kept: Kept, survivors: Survivors
+        self, batches: Batches, records: Records, selection: Kept, survivors: Survivors
     ) -> None:
-        which = records.batches
-        of = records.batch[kept.rows]
-        counts = np.bincount(of, minlength=len(which))
+        indexes = records.batches
+        of = records.batch[selection.rows]
+        counts = np.bincount(of, minlength=len(indexes))
         self._messages_written += len(of)
-        has_tombstones = np.zeros(len(which), np.bool_)
-        has_tombstones[of[kept.is_null]] = True
-        is_whole = (counts == batches.record_count[which]) & ~(
-            has_tombstones & ~batches.has_horizon[which]
+        has_tombstones = np.zeros(len(indexes), np.bool_)
+        has_tombstones[of[selection.is_null]] = True
+        is_whole = (counts == batches.record_count[indexes]) & ~(
+            has_tombstones & ~batches.has_horizon[indexes]
         )
-        survivors.keep(which[is_whole])
+        survivors.keep(indexes[is_whole])
         changed = np.flatnonzero((counts > 0) & ~is_whole)
         if len(changed):
-            self._rebuild(batches, records, kept, changed, survivors)
+            self._rebuild(batches, records, selection, changed, survivors)
 
     def _rebuild(
         self,
         batches: Batches,
         records: Records,
-        kept: Kept,
-        which: Integers,
+        selection: Kept,
+        changed: Integers,
         survivors: Survivors,
     ) -> None:
-        built = rebuilt(batches, records, kept, which, self._rules.horizon_ms)
-        survivors.replace(records.batches[which], *built)
+        built = rebuilt(batches, records, selection, changed, self._rules.horizon_ms)
+        survivors.replace(records.batches[changed], *built)
 
     def _write(self, entries: SurvivorEntries) -> None:
         facts = (entries.last_offset, entries.size_bytes, entries.max_timestamp_ms)

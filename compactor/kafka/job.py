@@ -105,13 +105,13 @@ class CleaningJob:
     def _map(self) -> Iterator[_Map]:
         """Builds the map; its records are available until the block ends."""
         first, bound = self._plan.first_dirty_offset, self._plan.upper_bound
-        with self._mapped(Range(first, bound - 1, bound)) as found:
-            stop = self._stop(found)
+        with self._mapped(Range(first, bound - 1, bound)) as offset_map:
+            stop = self._stop(offset_map)
             if stop is None:
-                yield found
+                yield offset_map
                 return
-        with self._mapped(Range(first, stop.last_mapped, stop.offset)) as found:
-            yield found
+        with self._mapped(Range(first, stop.last_mapped, stop.offset)) as offset_map:
+            yield offset_map
 
     @contextmanager
     def _mapped(self, mapped: Range) -> Iterator[_Map]:
@@ -133,11 +133,11 @@ class CleaningJob:
         finally:
             rows.unpersist()
 
-    def _stop(self, found: _Map) -> Stop | None:
+    def _stop(self, offset_map: _Map) -> Stop | None:
         """Returns where the map is full; None if it is not."""
-        if sum(each.keys for each in found.of(Distinct)) < self._plan.keys_max:
+        if sum(each.keys for each in offset_map.of(Distinct)) < self._plan.keys_max:
             return None
-        firsts = (content for _, content in found.rows.filter(_is_first).toLocalIterator())
+        firsts = (content for _, content in offset_map.rows.filter(_is_first).toLocalIterator())
         at = full_at(firsts, self._plan.keys_max)
         assert at is not None
         segments = [
@@ -147,19 +147,19 @@ class CleaningJob:
         ]
         return stop_after(segments, (*self._tasks.lines, *self._skipped), at)
 
-    def _copy(self, found: _Map, make: Callable[[Path], None]) -> CleanManifest:
+    def _copy(self, offset_map: _Map, make: Callable[[Path], None]) -> CleanManifest:
         plan = self._plan
-        end_offset = found.latest + 1
+        end_offset = offset_map.latest + 1
         groups = groups_of(
             [segment for segment in plan.segments if segment.base_offset < end_offset],
             Limits(plan.log_segment_bytes, plan.index_bytes_max),
             plan.upper_bound,
         )
-        facts = chain.from_iterable(each.rows.tolist() for each in found.facts())
+        facts = chain.from_iterable(each.rows.tolist() for each in offset_map.facts())
         bound = groups[-1][-1].next_base_offset
         decided = decide((tuple(fact) for fact in facts if fact[0] < bound), self._tasks.lines)
         rules = Rules(
-            latest=found.latest,
+            latest=offset_map.latest,
             upper_bound=plan.upper_bound,
             time_ms=plan.time_ms,
             delete_retention_ms=plan.delete_retention_ms,
@@ -170,11 +170,11 @@ class CleaningJob:
                 for each in plan.producers
             },
         )
-        runs, owners = self._copy_runs(groups, found)
+        runs, owners = self._copy_runs(groups, offset_map)
         self.copies = len(runs)
         for output in dict.fromkeys(run.output for run in runs if run.output is not None):
             make(output.folder)
-        copied = self._copied(found.rows, runs, rules)
+        copied = self._copied(offset_map.rows, runs, rules)
         manifest = CleanManifest(run_id=plan.run_id, end_offset=end_offset)
         for number, group in enumerate(groups):
             own = [content for task, content in copied if owners[task] == number]
@@ -185,15 +185,15 @@ class CleaningJob:
                 # As in Kafka, earlier groups are kept, and the cleaning starts over.
                 manifest.failure, manifest.end_offset = str(full), plan.first_dirty_offset
                 break
-        self._count(manifest, groups, found, [content for _, content in copied])
-        manifest.map.extend(_shown(found.of(Shown)))
+        self._count(manifest, groups, offset_map, [content for _, content in copied])
+        manifest.map.extend(_shown(offset_map.of(Shown)))
         return manifest
 
     def _copy_runs(
-        self, groups: list[list[CleanSegment]], found: _Map
+        self, groups: list[list[CleanSegment]], offset_map: _Map
     ) -> tuple[tuple[CopyRun, ...], list[int]]:
         """Returns the inputs and output of each copy task, and the group of each."""
-        first_offsets = {span.ordinal: span.first_offset for span in found.of(Span)}
+        first_offsets = {span.ordinal: span.first_offset for span in offset_map.of(Span)}
         plan, runs, owners = self._plan, list[CopyRun](), list[int]()
         segments = iter(self._segments)
         for number, group in enumerate(groups):
@@ -245,27 +245,27 @@ class CleaningJob:
             index_interval_bytes=plan.index_interval_bytes,
             index_bytes_max=plan.index_bytes_max,
         )
-        found = group_of(batches, growth, must_fit=plan.full_index_fails_round)
-        found.ledger_id, found.source_segments = ledger_id, len(group)
+        result = group_of(batches, growth, must_fit=plan.full_index_fails_round)
+        result.ledger_id, result.source_segments = ledger_id, len(group)
         files = [
             SegmentRecord.FromString(each.record) for each in copied if isinstance(each, Written)
         ]
-        found.files.extend(sorted(files, key=lambda file: position_of(file.first)))
-        found.aborted.extend(
+        result.files.extend(sorted(files, key=lambda file: position_of(file.first)))
+        result.aborted.extend(
             line.record() for line in lines if base_offset <= line.last_offset < bound
         )
-        return found
+        return result
 
     def _count(
         self,
         manifest: CleanManifest,
         groups: list[list[CleanSegment]],
-        found: _Map,
+        offset_map: _Map,
         copied: list[Any],
     ) -> None:
         stats = manifest.stats
-        stats.map_keys = sum(each.keys for each in found.of(Distinct))
-        for scanned in found.of(Mapped):
+        stats.map_keys = sum(each.keys for each in offset_map.of(Distinct))
+        for scanned in offset_map.of(Mapped):
             stats.map_messages_read += scanned.messages
             stats.invalid_messages_read += scanned.keyless
         for part in copied:

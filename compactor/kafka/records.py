@@ -150,11 +150,11 @@ class Columns:
         """Returns the timestamps relative to the base timestamps of their batches."""
         return read_varints(self.records.blob, self.time_at)[0]
 
-    def keys(self, which: Integers) -> HashedKeys:
+    def keys(self, chosen: Integers) -> HashedKeys:
         """Returns the keys of these rows, ascending, which have one. `self` has all rows."""
         assert self.hashed is not None
-        hashed = self.hashed if len(which) == len(self.rows) else self.hashed.where(which)
-        return HashedKeys(self.records.blob, self.key_at[which], self.key_bytes[which], hashed)
+        hashed = self.hashed if len(chosen) == len(self.rows) else self.hashed.where(chosen)
+        return HashedKeys(self.records.blob, self.key_at[chosen], self.key_bytes[chosen], hashed)
 
     def check(self, fits: Booleans) -> None:
         """Raises Corruption unless `fits` is true for all."""
@@ -164,51 +164,51 @@ class Columns:
             records.source.refuse(int(records.batches[batch]), "an invalid record")
 
 
-def read_records(batches: Batches, which: Integers) -> Iterator[Records]:
+def read_records(batches: Batches, indexes: Integers) -> Iterator[Records]:
     """Yields the records of these batches, all at once unless they are large when decompressed.
 
     Each batch has at least one. Raises Corruption; sections are verified.
     """
-    for sections in _read_sections(batches, which):
+    for sections in _read_sections(batches, indexes):
         yield _read_all(batches, sections)
 
 
-def read_chosen(batches: Batches, which: Integers, chosen: Located) -> Iterator[Records]:
+def read_chosen(batches: Batches, indexes: Integers, chosen: Located) -> Iterator[Records]:
     """Yields the chosen records of these batches, as read_records does, without the others."""
-    for sections in _read_sections(batches, which):
+    for sections in _read_sections(batches, indexes):
         yield _read_chosen(batches, sections, chosen)
 
 
 class _Sections(NamedTuple):
     """The decompressed records of these batches, in a buffer."""
 
-    which: Integers
+    indexes: Integers
     blob: Bytes
     starts: Integers
     ends: Integers
 
 
-def _read_sections(batches: Batches, which: Integers) -> Iterator[_Sections]:
-    if not len(which):
+def _read_sections(batches: Batches, indexes: Integers) -> Iterator[_Sections]:
+    if not len(indexes):
         return
-    starts, ends = batches.sections(which)
-    codecs = batches.attributes[which] & COMPRESSION
+    starts, ends = batches.sections(indexes)
+    codecs = batches.attributes[indexes] & COMPRESSION
     if not codecs.any():
         # Aligned to whole words of the file (compactor/job/words.py).
         origin = starts[0] // WORD_BYTES * WORD_BYTES
         blob = batches.file.view[origin : ends[-1]]
-        yield _Sections(which, blob, starts - origin, ends - origin)
+        yield _Sections(indexes, blob, starts - origin, ends - origin)
         return
     sections: list[bytes] = []
     first = size_bytes = 0
-    places = zip(which.tolist(), codecs.tolist(), starts.tolist(), ends.tolist(), strict=True)
+    places = zip(indexes.tolist(), codecs.tolist(), starts.tolist(), ends.tolist(), strict=True)
     for number, (index, codec, start, end) in enumerate(places, 1):
         sections.append(_section(batches, index, codec, batches.file.bytes[start:end]))
         size_bytes += len(sections[-1])
-        if size_bytes >= SECTIONS_BYTES or number == len(which):
+        if size_bytes >= SECTIONS_BYTES or number == len(indexes):
             sizes = np.fromiter(map(len, sections), np.int64, len(sections))
             blob, behind = np.frombuffer(b"".join(sections), np.uint8), np.cumsum(sizes)
-            yield _Sections(which[first:number], blob, behind - sizes, behind)
+            yield _Sections(indexes[first:number], blob, behind - sizes, behind)
             sections, first, size_bytes = [], number, 0
 
 
@@ -222,31 +222,31 @@ def _section(batches: Batches, index: int, codec: int, section: bytes) -> bytes:
 
 
 def _read_all(batches: Batches, sections: _Sections) -> Records:
-    which, blob, section_starts, ends = sections
-    counts = batches.record_count[which]
+    indexes, blob, section_starts, ends = sections
+    counts = batches.record_count[indexes]
     starts, bad = _record_starts(blob, section_starts, ends, counts)
     if bad >= 0:
-        batches.refuse(int(which[bad]), "its records do not fill it")
-    of = np.repeat(np.arange(len(which)), counts)
+        batches.refuse(int(indexes[bad]), "its records do not fill it")
+    of = np.repeat(np.arange(len(indexes)), counts)
     end = np.empty_like(starts)
     end[:-1] = starts[1:]
     end[np.cumsum(counts) - 1] = ends
-    return Records(batches, blob, which, counts, section_starts, of, starts, end)
+    return Records(batches, blob, indexes, counts, section_starts, of, starts, end)
 
 
 def _read_chosen(batches: Batches, sections: _Sections, chosen: Located) -> Records:
-    which, blob, section_starts, ends = sections
+    indexes, blob, section_starts, ends = sections
     offsets = chosen.offsets
-    first = np.searchsorted(offsets, batches.base_offset[which])
-    counts = np.searchsorted(offsets, batches.last_offset[which] + 1) - first
-    of, rows = np.repeat(np.arange(len(which)), counts), ranges(first, counts)
+    first = np.searchsorted(offsets, batches.base_offset[indexes])
+    counts = np.searchsorted(offsets, batches.last_offset[indexes] + 1) - first
+    of, rows = np.repeat(np.arange(len(indexes)), counts), ranges(first, counts)
     start = section_starts[of] + chosen.starts[rows]
     end = start + spans(blob, start)
     fits = (start >= section_starts[of]) & (end <= ends[of])
     if not fits.all():
-        batches.refuse(int(which[of[np.argmin(fits)]]), "an invalid record")
+        batches.refuse(int(indexes[of[np.argmin(fits)]]), "an invalid record")
     return Records(
-        batches, blob, which, counts, section_starts, of, start, end, known_offset=offsets[rows]
+        batches, blob, indexes, counts, section_starts, of, start, end, known_offset=offsets[rows]
     )
 
 

@@ -35,7 +35,7 @@ from ledgerfold.storage.kafka.compression import compress
 
 
 def rebuilt(
-    batches: Batches, records: Records, kept: Kept, which: Integers, horizon_ms: int
+    batches: Batches, records: Records, selection: Kept, changed: Integers, horizon_ms: int
 ) -> tuple[NDArray[Any], list[Bytes]]:
     """Rebuilds these of the batches with their remaining records, of which each has some.
 
@@ -43,13 +43,13 @@ def rebuilt(
     Returns headers, without lengths and checksums, and records.
     """
     is_theirs = np.zeros(len(records.batches), np.bool_)
-    is_theirs[which] = True
-    chosen = is_theirs[records.batch[kept.rows]]
-    rows, is_null = kept.rows[chosen], kept.is_null[chosen]
-    of = np.searchsorted(which, records.batch[rows])
-    counts = np.bincount(of, minlength=len(which))
+    is_theirs[changed] = True
+    chosen = is_theirs[records.batch[selection.rows]]
+    rows, is_null = selection.rows[chosen], selection.is_null[chosen]
+    of = np.searchsorted(changed, records.batch[rows])
+    counts = np.bincount(of, minlength=len(changed))
     starts = np.cumsum(counts) - counts
-    indexes = records.batches[which]
+    indexes = records.batches[changed]
     has_horizon = batches.has_horizon[indexes]
     stamped = ~has_horizon & np.logical_or.reduceat(is_null, starts)
     stamped &= horizon_ms != NO_TIMESTAMP

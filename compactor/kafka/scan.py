@@ -70,7 +70,7 @@ def scan(
     for file in files:
         first = last = -1
         with LogFile(file) as opened:
-            for batches in opened.chunks(throttle.at_once(CHUNK_BYTES)):
+            for batches in opened.chunks(throttle.chunk_bytes(CHUNK_BYTES)):
                 first = int(batches.base_offset[0]) if first < 0 else first
                 last = int(batches.last_offset[-1])
                 facts = facts_of(batches)
@@ -109,13 +109,13 @@ def _read(
     earlier records; a marker counts as one message, even if only its header is left.
     """
     is_passed = passed.covers(batches)
-    which = keyed_batches(batches, aborted, mapped.stop - 1)
+    indexes = keyed_batches(batches, aborted, mapped.stop - 1)
     in_range = (batches.last_offset >= mapped.first) & (batches.last_offset <= mapped.last)
     counts = np.where(batches.is_control, 1, batches.record_count)
     unread = int(counts[in_range].sum())
-    unread -= int(batches.record_count[which][in_range[which]].sum())
+    unread -= int(batches.record_count[indexes][in_range[indexes]].sum())
     messages, keyless = unread, 0
-    for records in read_records(batches, which):
+    for records in read_records(batches, indexes):
         columns = records.columns()
         is_in = columns.offset <= mapped.last
         last_offset = batches.last_offset[records.batches][records.batch]
@@ -144,19 +144,19 @@ class _FoldBuffer:
         self._first_mapped, self._buckets = first_mapped, buckets
         self._clean, self._mapped = _Rows(), _Rows()
 
-    def add(self, columns: Columns, which: Integers) -> None:
-        offsets = columns.offset[which]
+    def add(self, columns: Columns, selected: Integers) -> None:
+        offsets = columns.offset[selected]
         clean = int(np.searchsorted(offsets, self._first_mapped))
         if clean:
-            rows = which[:clean]
+            rows = selected[:clean]
             keys, every = columns.keys(rows), np.arange(clean)
             firsts = np.full(clean, NOT_MAPPED, np.int64)
             starts = columns.records.starts_in_batches(rows)
             self._clean.add(_KeyedOffsets(*keys.where(every), offsets[:clean], firsts, starts))
-        if clean < len(which):
-            rows, offsets = which[clean:], offsets[clean:]
-            folded, which = _folded(columns.keys(rows), offsets, offsets)
-            starts = columns.records.starts_in_batches(rows.take(which))
+        if clean < len(selected):
+            rows, offsets = selected[clean:], offsets[clean:]
+            folded, winners = _folded(columns.keys(rows), offsets, offsets)
+            starts = columns.records.starts_in_batches(rows.take(winners))
             self._mapped.add(_KeyedOffsets(*folded, starts))
 
     def emptied(self) -> Iterator[Row]:
@@ -176,8 +176,8 @@ class _FoldBuffer:
             yield from in_buckets(keys.column(), tuple(numbers), self._buckets, keys.hashes)
         if self._mapped.count:
             keys, last, first, start = self._mapped.joined()
-            (column, hashed, last, first), which = _folded(keys, last, first)
-            columns = (last, first, start.take(which))
+            (column, hashed, last, first), winners = _folded(keys, last, first)
+            columns = (last, first, start.take(winners))
             yield from in_buckets(column, columns, self._buckets, hashed.hashes)
 
 

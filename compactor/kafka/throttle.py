@@ -43,7 +43,7 @@ class TaskThrottle:
         self._rate, self._clock, self._sleep = bytes_per_second, clock, sleep
         self._began, self._spent_bytes = clock(), 0
 
-    def at_once(self, bytes_max: int) -> int:
+    def chunk_bytes(self, bytes_max: int) -> int:
         """Returns how much to read before the next spend(): at most an interval's allowance."""
         return int(min(bytes_max, max(self._rate * INTERVAL_S, 1)))
 

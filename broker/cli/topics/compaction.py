@@ -115,14 +115,14 @@ def report_end(status: GetCompactionStatusResponse) -> int:
     return max(_report_run(run, f"{_shown(run.topic)}: ") for run in _runs(status))
 
 
-def _report_run(run: RunRecord, owner: str = "") -> int:
+def _report_run(run: RunRecord, prefix: str = "") -> int:
     from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS
 
     if run.state != RUN_STATE_SUCCESS:
         why = run.error_message or "the compaction failed"
-        print(f"ledgerfold: {owner}{why}", file=sys.stderr)
+        print(f"ledgerfold: {prefix}{why}", file=sys.stderr)
     else:
-        print(f"{owner}{figures(run)}")
+        print(f"{prefix}{figures(run)}")
     return _code(run)
 
 

@@ -82,7 +82,7 @@ class Strategic:
         return dropped(version, pb.COMPACTION_RULE_SKIPPED, reason, current)
 
     def _message(self, version: LocatedVersion) -> _Message:
-        message_id = (*version.position, version.version.batch_index)
+        message_id = (*version.position, version.key_version.batch_index)
         message = _Message(version.event_time_ms, version.publish_time_ms, message_id)
         if not self._strategy.reads:
             return message

@@ -58,11 +58,11 @@ def test_versions_of_both_ledgers_are_merged(
         return [version(entry_id, 1, index) for entry_id, index in sorted(ids)]
 
     found = list(found_in(versions(in_raw), versions(in_compacted), 3))
-    assert [(each.position.entry_id, each.version.batch_index) for each in found] == sorted(
+    assert [(each.position.entry_id, each.key_version.batch_index) for each in found] == sorted(
         in_raw | in_compacted
     )
     for each in found:
-        id_ = each.position.entry_id, each.version.batch_index
+        id_ = each.position.entry_id, each.key_version.batch_index
         assert (each.in_raw, each.in_compacted) == (id_ in in_raw, id_ in in_compacted)
         assert each.partition == 3
 

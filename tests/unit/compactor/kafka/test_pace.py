@@ -60,7 +60,7 @@ def test_time_spent_on_work_counts_and_idle_time_does_not(time: Time) -> None:
 
 @pytest.mark.parametrize(("rate", "at_once"), [(inf, CHUNK_BYTES), (1_000, 300), (0, 1)])
 def test_the_size_of_one_read_covers_an_interval(time: Time, rate: float, at_once: int) -> None:
-    assert time.pace(rate).at_once(CHUNK_BYTES) == at_once
+    assert time.pace(rate).chunk_bytes(CHUNK_BYTES) == at_once
 
 
 def test_no_rate_means_no_wait_and_rate_0_an_endless_one(time: Time) -> None:
