@@ -347,6 +347,8 @@ def test_applied_policies_of_a_topic_are_complete() -> None:
                 schema_compatibility_strategy="SCHEMA_COMPATIBILITY_STRATEGY_BACKWARD",
                 schema_validation_enforced=False,
                 allow_auto_update_schema=True,
+                max_unacked_messages_per_consumer=50_000,
+                max_unacked_messages_per_subscription=200_000,
                 emulation=in_force(PROFILES["documented"]),
             )
             nobody = stub.GetPolicies(admin_pb2.GetPoliciesRequest())
