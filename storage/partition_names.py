@@ -14,6 +14,10 @@ PARTITION_SUFFIX = "-partition-"
 _PARTITION = re.compile(rf"(.*){PARTITION_SUFFIX}(0|[1-9][0-9]{{0,8}})", re.ASCII)
 
 
+# A number as Java reads it.
+_NUMBER = re.compile("[+-]?[0-9]{1,18}", re.ASCII)
+
+
 @dataclass(frozen=True, slots=True)
 class Partition:
     """A partition, as its name identifies it: its topic, and its index."""
@@ -32,6 +36,18 @@ def parse_partition(name: str) -> Partition | None:
     """
     match = _PARTITION.fullmatch(name)
     return None if match is None else Partition(match[1], int(match[2]))
+
+
+def reserved_parent(name: str) -> str | None:
+    """Returns the partitioned topic without which Pulsar creates no topic of this full name; None
+    if there is none.
+
+    >>> reserved_parent("persistent://a/b/orders-partition-01")
+    'persistent://a/b/orders'
+    """
+    namespace, slash, local = name.rpartition("/")
+    parent, _, number = local.partition(PARTITION_SUFFIX)
+    return f"{namespace}{slash}{parent}" if _NUMBER.fullmatch(number) else None
 
 
 def partition_index(name: str) -> int:

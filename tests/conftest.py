@@ -119,9 +119,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("slow") and config.getoption("--skip-slow"):
             item.add_marker(pytest.mark.skip(reason="--skip-slow"))
     if config.getoption("--fast"):
-        left_out = [item for item in items if any(map(item.get_closest_marker, NOT_FAST))]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        left_out = {item for item in items if any(map(item.get_closest_marker, NOT_FAST))}
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+        # Tests of the whole tree parse it once for each worker, which steal from each other's end.
+        items.sort(key=lambda item: item.path.parent != TESTS / "unit")
 
 
 @pytest.hookimpl(wrapper=True)

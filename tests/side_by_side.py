@@ -28,6 +28,8 @@ from typing import TextIO
 # The folders of tests/ whose tests all start processes. Other tests cannot use Spark.
 PROCESS_FOLDERS = ("conformance", "crash", "grpc", "pulsar", "spark")
 PART_MARKS = ("spark", "process", "last")
+# Folders whose brokers share one worker on Spark.
+_ONE_WORKER = ("conformance", "crash", "grpc", "pulsar")
 # Folders that run beside the tests marked `last`, which leave a core idle.
 _BESIDE_LAST = ("model", "simulation")
 _SPARK = "spark and not last"
@@ -38,8 +40,8 @@ _REST = "not process and not spark and not last"
 # same time. tests/conftest.py checks that no part leaves a test out.
 STAGES = (
     {
-        "spark": ["-m", _SPARK, "tests/crash", "tests/pulsar", "tests/spark"],
-        "brokers": ["-m", _SPARK, "tests/conformance", "tests/grpc"],
+        "spark": ["-m", _SPARK, "tests/spark"],
+        "brokers": ["-m", _SPARK, *(f"tests/{each}" for each in _ONE_WORKER)],
         "grpc": ["-m", _PROCESS, "tests/crash", "tests/grpc"],
         "process": ["-m", _PROCESS, "--ignore=tests/crash", "--ignore=tests/grpc"],
         "rest": [

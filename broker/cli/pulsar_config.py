@@ -33,7 +33,7 @@ PULSAR_CONFIG = repeated(
     "is used; options of `serve` take precedence",
 )
 _MINUTE_MS, _MEGABYTE = 60_000, 1024 * 1024
-_INT64_MAX = 2**63 - 1
+_INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
 # The length of a sentence.
 _NAMED_MAX = 20
 _QUOTA_POLICY = "backlogQuotaDefaultRetentionPolicy"
@@ -104,6 +104,7 @@ def with_internal(listeners: Mapping[str, str], name: str) -> dict[str, str]:
 
 # The field of BrokerSettings that a setting sets, or of its `store`, and the parser of its value.
 _FIELDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "activeConsumerFailoverDelayTimeMillis": ("failover_delay_ms", _integer()),
     "advertisedListeners": ("pulsar_listeners", parse_listeners),
     "allowAutoTopicCreation": ("creates_topics", _boolean),
     "backlogQuotaCheckIntervalInSeconds": ("quota_check_interval_ms", _integer(1000, 1)),
@@ -123,6 +124,11 @@ _FIELDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     ),
     "managedLedgerMaxSizePerLedgerMbytes": ("store.ledger_bytes_max", _integer(_MEGABYTE, 1)),
     "maxMessageSize": ("message_bytes_max", _integer(1, 1, ENTRY_BYTES_MAX)),
+    "maxUnackedMessagesPerConsumer": ("unacked_per_consumer_max", _integer(1, 0, _INT32_MAX)),
+    "maxUnackedMessagesPerSubscription": (
+        "unacked_per_subscription_max",
+        _integer(1, 0, _INT32_MAX),
+    ),
     "retentionCheckIntervalInSeconds": ("retention_check_interval_ms", _integer(1000, 1)),
     "subscriptionKeySharedUseConsistentHashing": ("hashes_consistently", _boolean),
     "topicCompactionRetainNullKey": ("retain_null_key", _boolean),

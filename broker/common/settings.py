@@ -25,6 +25,11 @@ from ledgerfold.v1.records_pb2 import BacklogQuota, CompactionStrategy, Emulatio
 # Commands.MESSAGE_SIZE_FRAME_PADDING.
 _MARGIN_BYTES = 10 * 1024
 DEFAULT_LISTEN = "127.0.0.1:7650"
+# Pulsar's activeConsumerFailoverDelayTimeMillis.
+FAILOVER_DELAY_MS = 1000
+# Pulsar's maxUnackedMessagesPerConsumer and maxUnackedMessagesPerSubscription.
+UNACKED_PER_CONSUMER_MAX = 50_000
+UNACKED_PER_SUBSCRIPTION_MAX = 200_000
 # The engines of a worker that the broker starts; "local" is another name of "auto".
 ENGINES = {"auto": "auto", "local": "auto", "spark": "spark", "inline": "inline"}
 
@@ -50,6 +55,12 @@ class BrokerSettings:
     backlog_age_quota: BacklogQuota | None = None
     # Whether shared subscriptions hold delayed messages back.
     delays_delivery: bool = True
+    # The pause before a newly active consumer of a Failover subscription is served. None: Pulsar's
+    # default; with a manual clock none, because only a move of the clock would end it.
+    failover_delay_ms: int | None = None
+    # The numbers of unacknowledged messages at which shared subscriptions pause; 0: no limit.
+    unacked_per_consumer_max: int = UNACKED_PER_CONSUMER_MAX
+    unacked_per_subscription_max: int = UNACKED_PER_SUBSCRIPTION_MAX
     # Whether Key_Shared subscriptions split keys by consistent hashing, else by halves.
     hashes_consistently: bool = True
     # Whether messages of Pulsar's clients are deduplicated; None: those that a client sends again
@@ -128,6 +139,12 @@ class BrokerSettings:
         object.__setattr__(self, "data_dir", absolute_path(self.data_dir))
         if self.ready_file is not None:
             object.__setattr__(self, "ready_file", absolute_path(self.ready_file))
+
+    @property
+    def failover_pause_ms(self) -> int:
+        if self.failover_delay_ms is not None:
+            return self.failover_delay_ms
+        return FAILOVER_DELAY_MS if self.test_clock_start_ms is None else 0
 
     @property
     def entry_bytes_max(self) -> int:

@@ -10,9 +10,14 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.errors import (
+    AuthenticationFailed,
+    AuthorizationFailed,
+    InvalidRequest,
+    LedgerfoldError,
+)
 
 _ANY_PORT = ("--listen", "127.0.0.1:0")
 _STOP_S = 30
@@ -91,13 +96,17 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.stdin.close()
 
 
-def answers(url: str) -> bool:
-    """Returns whether a broker answers."""
+def answers(url: str, **credentials: Any) -> bool:
+    """Returns whether a broker answers. Raises InvalidRequest; AuthenticationFailed,
+    AuthorizationFailed: it refuses them.
+    """
     from ledgerfold.broker.client.administration.admin import Admin
 
     try:
-        with Admin(url, timeout_seconds=2) as admin:
+        with Admin(url, timeout_seconds=2, **credentials) as admin:
             admin.broker_info()
+    except (AuthenticationFailed, AuthorizationFailed, InvalidRequest):
+        raise
     except LedgerfoldError:
         return False
     return True

@@ -21,7 +21,7 @@ CLUSTER = "standalone"
 NO_NAMESPACE = "Namespace does not exist"
 _MODES = ("PERSISTENT", "NON_PERSISTENT", "ALL")
 # Verbs of Pulsar where other paths have the name of a cluster.
-_OTHER_VERBS = ("backlog-quota-check", "internal-configuration")
+_OTHER_VERBS = ("internal-configuration",)
 _LISTENER = "X-Pulsar-ListenerName"
 _LOOKUP = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
 
@@ -37,6 +37,7 @@ def cluster_routes(broker: Broker, url: str, pulsar_url: str | None) -> list[Rou
         ("GET", f"{ADMIN}/brokers/configuration", cluster.dynamic_names),
         ("GET", f"{ADMIN}/brokers/configuration/values", cluster.dynamic_values),
         ("GET", f"{ADMIN}/brokers/configuration/runtime", cluster.configuration),
+        ("GET", f"{ADMIN}/brokers/backlog-quota-check", cluster.check_quotas),
         ("GET", f"{ADMIN}/brokers", cluster.brokers),
         ("GET", f"{ADMIN}/brokers/{{cluster}}", cluster.brokers),
         ("GET", f"{ADMIN}/clusters", cluster.clusters),
@@ -88,6 +89,10 @@ class ClusterVerbs:
         if verb in _OTHER_VERBS:
             raise Refusal(501, f"GET {ADMIN}/brokers/{verb} is not emulated.")
         return shown([self._address])
+
+    async def check_quotas(self, request: Request) -> None:
+        """Runs the check of backlog quotas that otherwise runs periodically."""
+        await self._broker.housekeeping.check_quotas()
 
     async def dynamic_names(self, request: Request) -> Answer:
         """Lists the settings that can be changed at run time: none."""

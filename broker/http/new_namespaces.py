@@ -65,7 +65,8 @@ def parsed(body: dict[str, Any]) -> tuple[Policies, list[Grant]]:
         raise Refusal(501, f"Policies that are not emulated: {', '.join(unknown)[:200]}")
     policies = Policies()
     for name, policy in NAMESPACE_POLICIES.items():
-        if body.get(name) is not None:
+        # Clients of Pulsar 2 send -1 for a limit that is not set.
+        if body.get(name) not in (None, -1):
             policies.MergeFrom(policy.parse(body[name]))
     for kind, quota in _object(_QUOTA_MAP, body.get(_QUOTA_MAP)).items():
         if kind not in QUOTAS:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, whole_number
@@ -52,6 +53,8 @@ class Policy:
     parse: Callable[[Any], Policies]
     # The method for a namespace; for a topic it is POST.
     method: str = "POST"
+    # The path for a topic, if it is another.
+    topic_path: str = ""
 
     def is_set(self, policies: Policies) -> bool:
         return any(policies.HasField(each) for each in self.fields)
@@ -62,6 +65,19 @@ def _threshold(body: Any) -> Policies:
     if size_bytes < 0:
         raise Refusal(412, "compactionThreshold must be 0 or more")
     return Policies(compaction_threshold_bytes=size_bytes)
+
+
+def _unacked_limit(path: str, field: str) -> Policy:
+    def parse(body: Any) -> Policies:
+        messages = whole_number(path, body)
+        if not 0 <= messages <= _INT32_MAX:
+            raise Refusal(412, f"{path} must be 0 or more")
+        policies = Policies()
+        setattr(policies, field, messages)
+        return policies
+
+    topic_path = path.replace("Per", "On")
+    return Policy(path, (field,), attrgetter(field), parse, topic_path=topic_path)
 
 
 def _ttl(body: Any) -> Policies:
@@ -192,6 +208,8 @@ POLICIES = (
         _ttl,
     ),
     Policy("delayedDelivery", ("delayed_delivery",), shown_delays, parse_delays),
+    _unacked_limit("maxUnackedMessagesPerConsumer", "max_unacked_messages_per_consumer"),
+    _unacked_limit("maxUnackedMessagesPerSubscription", "max_unacked_messages_per_subscription"),
 )
 
 
@@ -203,6 +221,8 @@ NAMESPACE_POLICIES = dict(
             "retention_policies",
             "message_ttl_in_seconds",
             "delayed_delivery_policies",
+            "max_unacked_messages_per_consumer",
+            "max_unacked_messages_per_subscription",
         ),
         POLICIES,
         strict=True,
@@ -215,7 +235,8 @@ def policy_routes(broker: Broker) -> list[Route]:
     routes: list[Route] = [("GET", NAMESPACE, verbs.of_namespace)]
     for each in POLICIES:
         for path, method in ((NAMESPACE, each.method), (TOPIC, "POST")):
-            at = f"{path}/{each.path}"
+            name = each.topic_path if path is TOPIC and each.topic_path else each.path
+            at = f"{path}/{name}"
             routes.append(("GET", at, partial(verbs.get, each)))
             routes.append((method, at, partial(verbs.set, each)))
             routes.append(("DELETE", at, partial(verbs.remove, each)))

@@ -36,6 +36,8 @@ _LOWEST = {
     "retention_ms": -1,
     "retention_bytes": -1,
     "message_ttl_ms": 0,
+    "max_unacked_messages_per_consumer": 0,
+    "max_unacked_messages_per_subscription": 0,
 }
 
 
@@ -66,6 +68,8 @@ def broker_policies(settings: BrokerSettings) -> Policies:
         backlog_age_quota=settings.backlog_age_quota,
         delayed_delivery=None if settings.delays_delivery else False,
         deduplication=settings.deduplicates,
+        max_unacked_messages_per_consumer=settings.unacked_per_consumer_max,
+        max_unacked_messages_per_subscription=settings.unacked_per_subscription_max,
     )
 
 
@@ -110,6 +114,16 @@ class PolicyLevels:
 
     def threshold(self, topic: TopicRecord) -> Threshold:
         return effective_threshold(*self._levels(topic))
+
+    def unacked_limits(self, topic: TopicRecord) -> tuple[int, int]:
+        """Returns the limits of unacknowledged messages of a consumer, and of a subscription."""
+        levels = self._levels(topic)
+        fields = ("max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription")
+        of_consumer, of_subscription = (
+            next(getattr(level, field) for level in levels if level.HasField(field))
+            for field in fields
+        )
+        return of_consumer, of_subscription
 
     def strategy(self, topic: TopicRecord) -> CompactionStrategy:
         own, namespace, broker = self._levels(topic)

@@ -9,6 +9,7 @@ from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.explain.kafka_scan import KafkaExplainer
 from ledgerfold.broker.explain.scan import Explainer
 from ledgerfold.broker.rpc.existing import COMPACTED, stored_names
+from ledgerfold.broker.rpc.name_pages import page_of_runs
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.partitioned_compaction import PartitionedCompaction
@@ -66,8 +67,8 @@ class CompactionHandlers:
         if request.limit < 0:
             raise InvalidRequest(f"Limit {request.limit} is negative; 0 means all.")
         topics = stored_names(self._broker, request.topic) if request.topic else []
-        runs = self._broker.compaction.history.runs(*topics, limit=request.limit)
-        return admin_pb2.ListRunsResponse(runs=runs)
+        history = self._broker.compaction.history
+        return await self._broker.in_thread(lambda: page_of_runs(history.runs(*topics), request))
 
     async def explain(self, request: explain_pb2.ExplainRequest) -> explain_pb2.ExplainResponse:
         if request.HasField("message_id"):

@@ -146,6 +146,7 @@ ROUTES: Final[Mapping[tuple[str, str], Need]] = {
     **_routes(Need.NOTHING, "GET", f"{_ADMIN}/brokers", "/health", "/ready"),
     **_routes(Need.ROLE, "GET", f"{_ADMIN}/brokers", "/version"),
     **_routes(Need.SUPERUSER, "GET", f"{_ADMIN}/brokers", "", "/{cluster}", "/leaderBroker"),
+    **_routes(Need.SUPERUSER, "GET", f"{_ADMIN}/brokers", "/backlog-quota-check"),
     **_routes(Need.SUPERUSER, "GET", f"{_ADMIN}/brokers/configuration", "", "/values", "/runtime"),
     **_routes(Need.ROLE, "GET", f"{_ADMIN}/clusters", "", "/{cluster}"),
     **_routes(Need.SUPERUSER, "GET", f"{_ADMIN}/tenants"),
@@ -159,6 +160,8 @@ ROUTES: Final[Mapping[tuple[str, str], Need]] = {
     **_policies(
         (
             "compactionThreshold", "retention", "messageTTL", "delayedDelivery", "deduplication",
+            "maxUnackedMessagesPerConsumer", "maxUnackedMessagesPerSubscription",
+            "maxUnackedMessagesOnConsumer", "maxUnackedMessagesOnSubscription",
             "deduplicationEnabled", "backlogQuotaMap", "backlogQuota", "isAllowAutoUpdateSchema",
             "schemaCompatibilityStrategy", "schemaValidationEnforced",
         )

@@ -25,6 +25,7 @@ from ledgerfold.broker.subscriptions.dispatcher import (
     Candidate,
     ConsumerState,
     Dispatcher,
+    UnackedLimits,
     budget_of,
 )
 from ledgerfold.broker.subscriptions.reading import Reading
@@ -43,11 +44,27 @@ _NEVER_MS = 2**64
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryRules:
+    """The policies of a topic that concern its deliveries.
+
+    `delays`: whether messages may be delayed. `failover_delay_ms`: the pause before a newly active
+    consumer of a Failover subscription is served. `unacked_limits`: those of the shared types.
+    """
+
+    delays: Callable[[], bool] = lambda: True
+    failover_delay_ms: int = 0
+    unacked_limits: Callable[[], UnackedLimits] = UnackedLimits
+
+
+ANY_DELIVERY = DeliveryRules()
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """The log and cursor of a subscription, and the objects with which its sessions deliver.
 
-    `topic`: its name. `delays`: whether messages may be delayed. `on_passed`: the cursor moved by
-    reading alone. `on_error` gets the error that ended a pump; nothing is pushed afterwards.
+    `topic`: its name. `on_passed`: the cursor moved by reading alone. `on_error` gets the
+    error that ended a pump; nothing is pushed afterwards.
     """
 
     topic: str
@@ -56,7 +73,7 @@ class Source:
     is_durable: bool
     emulation: Callable[[], Emulation]
     clock: Clock
-    delays: Callable[[], bool]
+    rules: DeliveryRules
     outgoing: Outgoing
     on_passed: Callable[[], None]
     on_error: Callable[[Exception], None]
@@ -78,7 +95,8 @@ class Pump:
         self._wake = asyncio.Event()
         self._bytes_per_message = float(_MESSAGE_BYTES_FIRST)
         self._task: asyncio.Task[None] | None = None
-        self._clock, self._delays = source.clock, source.delays
+        self._clock, self._delays = source.clock, source.rules.delays
+        self._unacked_limits = source.rules.unacked_limits
         # The timer for the next delayed entry, and its time.
         self._alarm: Timer | None = None
         self._alarm_ms: int | None = None
@@ -148,6 +166,8 @@ class Pump:
 
     async def _step(self) -> None:
         self._wake.clear()
+        if self._looks_inside:
+            self._dispatcher.limit(self._unacked_limits())
         reading = self._reading
         positions = self._replayable()
         if not (positions or self._dispatcher.budget().messages):

@@ -39,15 +39,24 @@ from typing import NamedTuple
 
 import mmh3
 
+from ledgerfold.broker.common.settings import (
+    UNACKED_PER_CONSUMER_MAX,
+    UNACKED_PER_SUBSCRIPTION_MAX,
+)
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.partition_names import partition_index
 
-# Pulsar's maxUnackedMessagesPerConsumer and maxUnackedMessagesPerSubscription. They bound what
-# Shared and Key_Shared remember; dispatch pauses above them.
-UNACKED_PER_CONSUMER_MAX = 50_000
-UNACKED_PER_SUBSCRIPTION_MAX = 200_000
 # Of a consumer, on the ring: Pulsar's CONSUMER_CONSISTENT_HASH_REPLICAS.
 _POINTS_PER_CONSUMER = 100
+
+
+class UnackedLimits(NamedTuple):
+    """The numbers of unacknowledged messages at which dispatch pauses: they bound what Shared and
+    Key_Shared remember. 0: no limit.
+    """
+
+    of_consumer: int = UNACKED_PER_CONSUMER_MAX
+    of_subscription: int = UNACKED_PER_SUBSCRIPTION_MAX
 
 
 class HashRange(NamedTuple):
@@ -105,15 +114,12 @@ class ConsumerState:
     permits: int = 0
     room_bytes: int = 0
     unacked_messages: int = 0
+    # It must acknowledge before it gets more.
+    is_blocked: bool = False
     # Key_Shared, sticky: the slots that it owns (key_owners.py).
     ranges: tuple[HashRange, ...] = ()
     # Shared and Key_Shared only.
     pending: dict[Position, Unsettled] = field(default_factory=dict)
-
-    @property
-    def is_blocked(self) -> bool:
-        """Returns whether it must acknowledge before it gets more."""
-        return self.unacked_messages >= UNACKED_PER_CONSUMER_MAX
 
     @property
     def can_take(self) -> bool:
@@ -164,6 +170,8 @@ class Dispatcher(ABC):
 
     def __init__(self) -> None:
         self.consumers: list[ConsumerState] = []
+        # Nothing is assigned for now: the active consumer has changed (session.py).
+        self.is_paused = False
 
     def slot_of(self, key: bytes) -> int:
         """Returns the hash slot of a key, for Key_Shared."""
@@ -201,6 +209,10 @@ class Dispatcher(ABC):
     def is_blocked(self) -> bool:
         """Returns whether the consumers must acknowledge before any gets more."""
         return False
+
+    def limit(self, limits: UnackedLimits) -> None:
+        """Applies limits of unacknowledged messages. The ordered types have none."""
+        return
 
     @property
     def waiting(self) -> int:
@@ -299,8 +311,12 @@ class SingleActiveDispatcher(Dispatcher):
         return self._active
 
     def taker(self, slot: int) -> ConsumerState | None:
-        active = self.active
+        active = self._served
         return active if active is not None and active.can_take else None
+
+    @property
+    def _served(self) -> ConsumerState | None:
+        return None if self.is_paused else self._active
 
     def add(self, consumer: ConsumerState) -> bool:
         before = self.active
@@ -315,10 +331,10 @@ class SingleActiveDispatcher(Dispatcher):
         return self.active is not None and self.active is not before
 
     def budget(self) -> Budget:
-        return Budget(0, 0) if self.active is None else budget_of([self.active])
+        return Budget(0, 0) if self._served is None else budget_of([self._served])
 
     def assign(self, candidates: Sequence[Candidate]) -> Decision:
-        active, assignments = self.active, list[Assignment]()
+        active, assignments = self._served, list[Assignment]()
         if active is None:
             return Decision(assignments, 0)
         for index, candidate in enumerate(candidates):

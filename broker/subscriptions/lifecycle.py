@@ -20,6 +20,7 @@ from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
 from ledgerfold.broker.subscriptions.cursor import Cursor
+from ledgerfold.broker.subscriptions.delivery import DeliveryRules
 from ledgerfold.broker.subscriptions.faulty_consumer import consumer_kind
 from ledgerfold.broker.subscriptions.reading import mark_delete_before
 from ledgerfold.broker.subscriptions.subscription import Subscription
@@ -68,9 +69,8 @@ class SubscriptionTopic(Protocol):
         """Returns the profile's fields in force."""
         ...
 
-    def delays_delivery(self) -> bool:
-        """Returns whether shared subscriptions hold delayed messages back."""
-        ...
+    @property
+    def delivery_rules(self) -> DeliveryRules: ...
 
     def new_incarnation(self) -> int:
         """Returns the incarnation of a new cursor, which no earlier one had."""
@@ -115,7 +115,7 @@ def _subscription_of(
         clock=topic.clock,
         outgoing=topic.outgoing,
         consumers=consumer_kind(topic.faults, topic.name, name),
-        delays=topic.delays_delivery,
+        rules=topic.delivery_rules,
         created_ms=created_ms,
     )
 

@@ -2,6 +2,11 @@
 
 It has one type, one dispatcher and one pump, and connects them: when a dispatcher asks for a
 rewind, the consumer's unsent deliveries are taken back first, with their permits.
+
+When another consumer of a Failover subscription becomes active, or the first one connects, delivery
+pauses for `activeConsumerFailoverDelayTimeMillis`, as in Pulsar: what was in flight can be
+acknowledged meanwhile, and is then not delivered twice. After the delay reading restarts at the
+cursor, and all consumers are notified. A further change within the delay does not prolong it.
 """
 
 from __future__ import annotations
@@ -10,6 +15,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
+from ledgerfold.broker.common.clock import Timer
 from ledgerfold.broker.common.outgoing import Share
 from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
 from ledgerfold.broker.subscriptions.delayed import DelayedEntries
@@ -64,6 +70,9 @@ class Session:
     ) -> None:
         self.type, self.key_shared, self._outgoing = type_, key_shared, source.outgoing
         self._consumers = consumers
+        self._clock, self._delay_ms = source.clock, source.rules.failover_delay_ms
+        # Runs while delivery pauses for the delay.
+        self._pause: Timer | None = None
         delayed = DelayedEntries(places=source.outgoing.delayed, on_room=self._wake)
         self.dispatcher = dispatcher_of(type_, source.topic, key_shared, delayed)
         self.pump = Pump(source, self.dispatcher, looks_inside=not type_.is_ordered)
@@ -84,28 +93,49 @@ class Session:
         self.pump.wake()
         return consumer
 
+    def stop(self) -> None:
+        """Ends the delivery: the last consumer has left."""
+        if self._pause is not None:
+            self._pause.cancel()
+        self.pump.stop()
+
     def _add(self, consumer: Consumer) -> None:
-        before = self.active
         self.consumers.append(consumer)
         self.pump.add(consumer)
         rewind = self.dispatcher.add(consumer.state)
-        if rewind and before is not None:
-            before.withdraw()
+        if consumer is not self.active and self.type is SubscriptionType.FAILOVER:
+            consumer.notify_active(False)
         if rewind or len(self.consumers) == 1:
-            self._rewind()
-        self._notify_active(before, joined=consumer)
+            self._change_over()
 
     def remove(self, consumer: Consumer) -> None:
-        before = self.active
         self.consumers.remove(consumer)
         rewind = self.dispatcher.remove(consumer.state)
         self.pump.remove(consumer)
         if rewind:
-            if before is not None:
-                # Perhaps a passive consumer left, and the partition moves to another one.
-                before.withdraw()
-            self._rewind()
-        self._notify_active(before)
+            # Perhaps a passive consumer left, and the partition moves to another one.
+            self._change_over()
+
+    def _change_over(self) -> None:
+        """Serves the consumer that has become active, at once or after the delay."""
+        if self.type is not SubscriptionType.FAILOVER or self._delay_ms <= 0:
+            self._serve_active()
+        elif self._pause is None:
+            self.dispatcher.is_paused = True
+            self._pause = self._clock.call_later(self._delay_ms / 1000, self._end_pause)
+
+    def _end_pause(self) -> None:
+        self._pause = None
+        self.dispatcher.is_paused = False
+        self._serve_active()
+
+    def _serve_active(self) -> None:
+        for each in self.consumers:
+            each.withdraw()
+        self._rewind()
+        if self.type is SubscriptionType.FAILOVER:
+            for each in self.consumers:
+                each.notify_active(each is self.active)
 
     def redeliver(self, consumer: Consumer, positions: AbstractSet[Position]) -> None:
         requested = None if self.type.is_ordered or not positions else positions
@@ -116,10 +146,6 @@ class Session:
     def _rewind(self) -> None:
         active = self.active
         self.pump.rewind(read_compacted=active is not None and active.read_compacted)
-
-    def _notify_active(self, before: Consumer | None, joined: Consumer | None = None) -> None:
-        if self.type is SubscriptionType.FAILOVER:
-            notify_active(self.consumers, before, self.active, joined)
 
 
 def why_busy(

@@ -9,7 +9,7 @@ Invariants (tests/unit/subscriptions/test_dispatch_model.py):
 
 * an entry is either pending at one consumer, or waits in the replay queue, or is settled;
 * a consumer without permits or room gets nothing;
-* at most UNACKED_PER_SUBSCRIPTION_MAX messages are pending before dispatch pauses;
+* when UnackedLimits are reached, a consumer, or all, get nothing until half of it is acknowledged;
 * delayed entries that are due wait while LOOK_AHEAD_MAX entries are in the replay queue.
 """
 
@@ -20,13 +20,13 @@ from collections.abc import Set as AbstractSet
 
 from ledgerfold.broker.subscriptions.delayed import DelayedEntries
 from ledgerfold.broker.subscriptions.dispatcher import (
-    UNACKED_PER_SUBSCRIPTION_MAX,
     Assignment,
     Budget,
     Candidate,
     ConsumerState,
     Decision,
     Dispatcher,
+    UnackedLimits,
     Unsettled,
     budget_of,
 )
@@ -50,7 +50,8 @@ class SharedDispatcher(Dispatcher):
         super().__init__()
         self._look_ahead_max = look_ahead_max
         self._turn = self._lowest_priority = 0
-        self._unacked_messages = 0
+        self._unacked_messages, self._is_blocked = 0, False
+        self._limits = UnackedLimits()
         self._waiting = ReplayQueue()
         self._delayed = DelayedEntries() if delayed is None else delayed
 
@@ -76,7 +77,14 @@ class SharedDispatcher(Dispatcher):
 
     @property
     def is_blocked(self) -> bool:
-        return self._unacked_messages >= UNACKED_PER_SUBSCRIPTION_MAX
+        return self._is_blocked
+
+    def limit(self, limits: UnackedLimits) -> None:
+        if limits != self._limits:
+            self._limits, self._is_blocked = limits, False
+            for each in self.consumers:
+                each.is_blocked = False
+                self._count(each, 0)
 
     @property
     def waiting(self) -> int:
@@ -207,16 +215,31 @@ class SharedDispatcher(Dispatcher):
         consumer.pending[candidate.position] = Unsettled(
             candidate.messages, redeliveries, candidate.slot
         )
-        consumer.unacked_messages += candidate.messages
-        self._unacked_messages += candidate.messages
+        self._count(consumer, candidate.messages)
         return Assignment(index, consumer, redeliveries)
 
     def _take_back(self, consumer: ConsumerState, position: Position) -> Unsettled | None:
         entry = consumer.pending.pop(position, None)
         if entry is not None:
-            consumer.unacked_messages -= entry.messages
-            self._unacked_messages -= entry.messages
+            self._count(consumer, -entry.messages)
         return entry
+
+    def _count(self, consumer: ConsumerState, messages: int) -> None:
+        """Counts unacknowledged messages.
+
+        As in Pulsar, what has reached its limit is blocked until half of it is acknowledged.
+
+        NOTE: Pulsar would never unblock a subscription with a limit of 1.
+        """
+        of_consumer, of_subscription = self._limits
+        unacked = consumer.unacked_messages = consumer.unacked_messages + messages
+        consumer.is_blocked = of_consumer > 0 and unacked > (
+            of_consumer // 2 if consumer.is_blocked else of_consumer - 1
+        )
+        unacked = self._unacked_messages = self._unacked_messages + messages
+        self._is_blocked = of_subscription > 0 and unacked >= (
+            max(of_subscription // 2, 1) if self._is_blocked else of_subscription
+        )
 
     def _give_back(
         self,

@@ -30,7 +30,7 @@ from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import OUTGOING_BYTES_MAX, Consumer, ConsumerOptions
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS, Persist
-from ledgerfold.broker.subscriptions.delivery import Source
+from ledgerfold.broker.subscriptions.delivery import ANY_DELIVERY, DeliveryRules, Source
 from ledgerfold.broker.subscriptions.dispatcher import ConsumerState, Dispatcher, SubscriptionType
 from ledgerfold.broker.subscriptions.recorded_cursor import RecordedCursor
 from ledgerfold.broker.subscriptions.session import ConsumerKind, Session, why_busy
@@ -64,7 +64,7 @@ class Subscription:
         clock: Clock | None = None,
         outgoing: Outgoing | None = None,
         consumers: ConsumerKind = Consumer,
-        delays: Callable[[], bool] = lambda: True,
+        rules: DeliveryRules = ANY_DELIVERY,
     ) -> None:
         self._consumer_kind, self.created_ms = consumers, created_ms
         self.topic, self.name, self.log, self.cursor = topic, name, log, cursor
@@ -75,7 +75,7 @@ class Subscription:
             is_durable=persist is not None,
             emulation=emulation,
             clock=clock or WallClock(),
-            delays=delays,
+            rules=rules,
             outgoing=outgoing or Outgoing(),
             on_passed=self.cursor_changed,
             on_error=self.fail,
@@ -213,7 +213,7 @@ class Subscription:
         if session.consumers:
             session.pump.wake()
         else:
-            session.pump.stop()
+            session.stop()
             self._session = None
 
     def add_permits(self, consumer: Consumer, messages: int) -> None:

@@ -44,7 +44,12 @@ from ledgerfold.storage.errors import (
     TopicNotFound,
 )
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
-from ledgerfold.storage.partition_names import PARTITION_SUFFIX, parse_partition, partition_name
+from ledgerfold.storage.partition_names import (
+    PARTITION_SUFFIX,
+    parse_partition,
+    partition_name,
+    reserved_parent,
+)
 from ledgerfold.storage.text import counted
 from ledgerfold.v1.records_pb2 import (
     CursorRecord,
@@ -136,9 +141,10 @@ class Partitions:
         if self._metadata.topic(name) is not None or self.count(name):
             raise TopicExists(name)
         partition = parse_partition(name)
-        if partition is not None and not self.count(partition.topic):
+        parent = reserved_parent(name) if partition is None else partition.topic
+        if parent is not None and not self.count(parent):
             raise NotAllowed(
-                f"{name} is the name of a partition, and {partition.topic} is not partitioned. "
+                f"{name} is the name of a partition, and {parent} is not partitioned. "
                 "`topics create-partitioned-topic` creates partitions."
             )
         self.check_usable(name)

@@ -15,6 +15,8 @@ from ledgerfold.broker.common.names import COMPACTION_CURSOR
 from ledgerfold.broker.compaction.snapshot import TopicSnapshot
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.policies.profiles import Emulation
+from ledgerfold.broker.subscriptions.delivery import DeliveryRules
+from ledgerfold.broker.subscriptions.dispatcher import UnackedLimits
 from ledgerfold.broker.subscriptions.lifecycle import load_subscription
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.access import Claim, ProducerAccess, StoredEpoch
@@ -279,6 +281,14 @@ class Topic(LoadedTopic):
     def emulation(self) -> Emulation:
         """Returns the profile's fields in force for this topic."""
         return self.broker.policy_levels.emulation(self.record)
+
+    @property
+    def delivery_rules(self) -> DeliveryRules:
+        return DeliveryRules(
+            self.delays_delivery,
+            self.broker.settings.failover_pause_ms,
+            lambda: UnackedLimits(*self.broker.policy_levels.unacked_limits(self.record)),
+        )
 
     def delays_delivery(self) -> bool:
         """Returns whether shared subscriptions hold delayed messages back."""

@@ -67,7 +67,7 @@ class Query:
         **credentials: Any,
     ) -> Query:
         """Checks the arguments of `ledgerfold.frames.read`. Raises InvalidRequest, NotAllowed."""
-        credentials_of("read", credentials)
+        credentials_of("read", Query.of, credentials)
         if (url is None) == (data is None):
             raise InvalidRequest(
                 "Pass either url, the address of a running broker, or data, the path of a data "

@@ -24,7 +24,9 @@ QUICK_DIVISOR = 100
 
 @dataclass(frozen=True)
 class Options:
-    """`messages`, `rounds`: None: the benchmark's default."""
+    """`messages`, `rounds`: None: the benchmark's default. `worker`: the address of a warm worker
+    for brokers that would start one on Spark.
+    """
 
     messages: int | None = None
     rounds: int | None = None
@@ -35,6 +37,7 @@ class Options:
     # Other brokers that speak Pulsar's protocol: URLs by name.
     pulsar: Mapping[str, str] = field(default_factory=dict)
     plot: Path | None = None
+    worker: str | None = None
 
     def messages_or(self, default: int) -> int:
         if self.messages is not None:
@@ -55,6 +58,8 @@ class Options:
     def broker(self, *arguments: str, compactor: str = "off") -> Iterator[BrokerProcess]:
         """Starts a broker on new data, with a warm worker if needed."""
         with self.fresh_folder() as folder:
+            if compactor == "local":
+                compactor = self.worker or compactor
             told = ("--compactor", compactor, *arguments)
             with BrokerProcess(folder / "data", arguments=told) as broker:
                 if compactor != "off":

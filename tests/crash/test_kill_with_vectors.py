@@ -1,5 +1,5 @@
-"""A real worker that writes deletion vectors: killed meanwhile, and its output read by all kinds of
-clients.
+"""An inline worker that writes deletion vectors: killed meanwhile, and its output read by all kinds
+of clients.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import ledgerfold
 from tests.support.waiting import RUN_S, WAIT_MS
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 TOPIC = "hidden"
 # Enough key bytes, in several segments, for several tasks: only such runs write key indexes.
 KEYS, KEY_BYTES = 30_000, 300
@@ -92,12 +92,10 @@ def _expected(*published: dict[int, str]) -> View:
     return {_key(number): value for number, value in values.items() if value}
 
 
-# Spark starts twice.
-@pytest.mark.timeout(400)
 def test_a_worker_killed_after_writing_a_deletion_vector(broker_process: MakeBroker) -> None:
     """The view stays; the next run hides the same messages from every kind of reader."""
     broker = broker_process(
-        "--segment-size", "2M", compactor="local", crash_at="worker.vector-written"
+        "--segment-size", "2M", compactor="inline", crash_at="worker.vector-written"
     )
     broker.wait_for_compactor()
     first = {number: f"value {number}" for number in range(KEYS)}

@@ -166,7 +166,9 @@ def _is_told_without_index(steps: Sequence[str], ours: str, theirs: str) -> bool
 
 
 KNOWN: tuple[Known, ...] = (
-    Known("NOT_EMULATED: a Failover consumer is active at once", _is_active_later),
+    Known(
+        "NOT_EMULATED: with a manual clock, a Failover consumer is active at once", _is_active_later
+    ),
     Known("NOT_EMULATED: has-more compares ids", _is_denied_by_has_more, True),
     Known("NOT_EMULATED: has-more compares ids", _is_promised_in_vain, True),
     Known("NOT_EMULATED: latest, inclusive, is found on opening", _is_found_late, True),

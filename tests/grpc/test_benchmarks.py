@@ -9,6 +9,7 @@ import pytest
 
 from tests.benchmarks.main import BENCHMARKS, module_of
 from tests.benchmarks.options import Options
+from tests.support.compactor_process import CompactorProcess
 
 WITH_SPARK = (
     "beside",
@@ -22,23 +23,32 @@ WITH_SPARK = (
     "kafka-clean",
     "linear",
     "many-keys",
+    "pulsar-door",
     "small-entries",
     "strategic",
     "what-if",
 )
-# For those that start a worker, one run and one request suffice.
-SHOWN = ("compact-small", "kafka-clean", "what-if")
-CASES = [
-    pytest.param(name, marks=[pytest.mark.spark, pytest.mark.slow] if name in WITH_SPARK else ())
-    for name in BENCHMARKS
-    if name not in WITH_SPARK or name in SHOWN
-]
+# Of those with a worker, one run, one request and one cleaning suffice.
+SHOWN = ("compact-small", "kafka-clean", "pulsar-door", "what-if")
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [each for each in BENCHMARKS if each not in WITH_SPARK])
 def test_a_benchmark_prints_its_figures(name: str, tmp_path: Path) -> None:
     """With small sizes, each prints a table and JSON with the same figures."""
-    report = module_of(name).run(Options(quick=True, folder=tmp_path))
+    _check(name, Options(quick=True, folder=tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_benchmark_with_a_worker_prints_its_figures(
+    name: str, tmp_path: Path, compactor: CompactorProcess
+) -> None:
+    """The worker is the session's, which is warm."""
+    _check(name, Options(quick=True, folder=tmp_path, worker=compactor.address))
+
+
+def _check(name: str, options: Options) -> None:
+    report = module_of(name).run(options)
     figures = json.loads(report.json())["figures"]
     assert figures
     for figure in figures:

@@ -46,9 +46,6 @@ DISTURBANCES: list[Callable[[BrokerProcess], None]] = [
     unload,
     BrokerProcess.restart,
 ]
-disturbed = pytest.mark.parametrize("disturb", DISTURBANCES, ids=["kill", "unload", "stop"])
-
-
 KINDS = pytest.mark.parametrize("kafka", [None, {"cleanup.policy": "compact"}], ids=["", "kafka"])
 
 
@@ -66,13 +63,11 @@ def numbers(reader: Reader) -> list[int]:
     return [int(message.data()) for message in reader]
 
 
-@disturbed
 @KINDS
 @pytest.mark.parametrize("batching", [True, False])
 def test_publishing_survives_kills_restarts_and_unloads(
     broker: BrokerProcess,
     client: Client,
-    disturb: Callable[[BrokerProcess], None],
     batching: bool,
     kafka: dict[str, str] | None,
 ) -> None:
@@ -105,7 +100,7 @@ def test_publishing_survives_kills_restarts_and_unloads(
     sender = threading.Thread(target=send)
     sender.start()
     try:
-        for _ in range(2):
+        for disturb in DISTURBANCES:
             goes_on.clear()
             assert goes_on.wait(WAIT_S)
             disturb(broker)
@@ -128,13 +123,9 @@ def test_publishing_survives_kills_restarts_and_unloads(
         assert all(told)
 
 
-@disturbed
 @KINDS
 def test_reading_survives_kills_restarts_and_unloads(
-    broker: BrokerProcess,
-    client: Client,
-    disturb: Callable[[BrokerProcess], None],
-    kafka: dict[str, str] | None,
+    broker: BrokerProcess, client: Client, kafka: dict[str, str] | None
 ) -> None:
     """Nothing is skipped or repeated, and the end is reported correctly."""
     create(broker, kafka)
@@ -145,25 +136,22 @@ def test_reading_survives_kills_restarts_and_unloads(
     producer.flush()
     reader = client.create_reader("t", MessageId.earliest, receiver_queue_size=100)
     seen = []
-    for part in range(2):
-        seen += [int(reader.read_next(WAIT_MS).data()) for _ in range(1777 + part)]
+    for part, disturb in enumerate(DISTURBANCES):
+        seen += [int(reader.read_next(WAIT_MS).data()) for _ in range(1277 + part)]
         disturb(broker)
     seen += numbers(reader)
     assert seen == list(range(5_000))
-    assert not reader.has_message_available()
-    disturb(broker)
-    publish(producer, 5_000, 5_100)
-    producer.flush()
-    assert numbers(reader) == list(range(5_000, 5_100))
+    for first, disturb in zip((5_000, 5_100, 5_200), DISTURBANCES, strict=True):
+        assert not reader.has_message_available()
+        disturb(broker)
+        publish(producer, first, first + 100)
+        producer.flush()
+        assert numbers(reader) == list(range(first, first + 100))
 
 
-@disturbed
 @pytest.mark.parametrize("type_", [ConsumerType.Exclusive, ConsumerType.Shared])
 def test_consuming_survives_kills_restarts_and_unloads(
-    broker: BrokerProcess,
-    client: Client,
-    disturb: Callable[[BrokerProcess], None],
-    type_: ConsumerType,
+    broker: BrokerProcess, client: Client, type_: ConsumerType
 ) -> None:
     """Every message arrives, some perhaps again; none after it was durably acknowledged."""
     producer = client.create_producer(
@@ -172,17 +160,21 @@ def test_consuming_survives_kills_restarts_and_unloads(
     consumer = client.subscribe(
         "t", "s", type_, initial_position=InitialPosition.Earliest, receiver_queue_size=50
     )
-    publish(producer, 0, 1_500)
+    publish(producer, 0, 2_000)
     producer.flush()
     seen: set[int] = set()
-    for turn in range(1, 4):
-        while len(seen) < turn * 500:
+
+    def consume(until: int) -> None:
+        while len(seen) < until:
             message = consumer.receive(WAIT_MS)
             seen.add(int(message.data()))
             consumer.acknowledge(message)
-        if turn < 3:
-            disturb(broker)
-    assert seen == set(range(1_500))
+
+    for until, disturb in zip((500, 1_000, 1_500), DISTURBANCES, strict=True):
+        consume(until)
+        disturb(broker)
+    consume(2_000)
+    assert seen == set(range(2_000))
     consumer.close()
     with client.subscribe("t", "s", type_) as again:
         producer.send(b"last")
@@ -307,20 +299,18 @@ def test_latest_of_an_empty_topic_is_its_beginning(client: Client, broker: Broke
         assert admin.last_message_id("t").batch_index() == -1
 
 
-@disturbed
-def test_a_table_view_keeps_its_subscription(
-    broker: BrokerProcess, client: Client, disturb: Callable[[BrokerProcess], None]
-) -> None:
-    """Its name is exclusive, also after a reconnection; closing it releases the name."""
+def test_a_table_view_keeps_its_subscription(broker: BrokerProcess, client: Client) -> None:
+    """Its name is exclusive, also after reconnections; closing it releases the name."""
     with client.create_producer("t") as producer:
         producer.send(b"1", partition_key="a")
     view = client.create_table_view("t", "view")
-    disturb(broker)
-    with client.create_producer("t") as producer:
-        producer.send(b"2", partition_key="a")
-    view.refresh()
-    assert view.get("a") == b"2"
-    with pytest.raises(SubscriptionBusy, match="another reader or table view"):
-        client.create_table_view("t", "view")
+    for value, disturb in zip((b"2", b"3", b"4"), DISTURBANCES, strict=True):
+        disturb(broker)
+        with client.create_producer("t") as producer:
+            producer.send(value, partition_key="a")
+        view.refresh()
+        assert view.get("a") == value
+        with pytest.raises(SubscriptionBusy, match="another reader or table view"):
+            client.create_table_view("t", "view")
     view.close()
     client.create_table_view("t", "view").close()

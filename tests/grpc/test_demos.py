@@ -18,6 +18,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import TIMEOUT_S, Cli, Ran, checked, command, ledgerfold
 from tests.support.compactor_process import CompactorProcess
 from tests.support.git_repository import Repository
+from tests.support.security_lab import Authority, Tokens, tls_options
 from tests.support.waiting import wait_until
 
 PHASES = (COMPACTION_PHASE_ONE, COMPACTION_PHASE_TWO)
@@ -49,6 +50,22 @@ def test_a_temporary_broker_rejects_keep() -> None:
     ran = ledgerfold("--url", "127.0.0.1:1", "demo", "prices", "--keep")
     assert ran.code == 2
     assert "omit --keep" in ran.err
+
+
+def test_a_demonstration_on_a_secured_broker(tmp_path: Path) -> None:
+    """It used a temporary broker instead: it passed no credentials, as no test noticed."""
+    authority, tokens = Authority(tmp_path), Tokens(tmp_path)
+    secured = (*tokens.options, *tls_options(authority.sign("broker")))
+    arguments = ("--compactor", "inline", *secured)
+    with BrokerProcess(tmp_path / "data", arguments=arguments) as broker:
+        url = f"ledgerfold+ssl://{broker.url}"
+        demo = ("demo", "prices", "--url", url, "--tls-trust-certs", str(authority.file))
+        ran = ledgerfold(*demo, "--token", tokens.of("admin"))
+        refused = ledgerfold(*demo)
+    assert checked(ran) == "of each key the last message, in order, under its own id"
+    assert not ran.out.startswith("broker ")
+    assert refused.code == 1, refused.err
+    assert "token" in refused.err
 
 
 def test_a_failed_demonstration_leaves_no_topic(cli: Cli, tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """The documents, followed from README.md on, on one broker's relative directory.
 
 Every command and snippet runs as written, one document after the other, in a folder without other
-files. Each document can also be followed separately. Some are followed by a user whose Java is too
-old for Spark: a worker on Spark takes longer to start than most of them take to follow.
+files. Each document can also be followed separately. Spark compacts for the first broker of
+README.md only. Other brokers find a Java that is too old for Spark, and compact inline: a worker on
+Spark takes longer to start than most documents take to follow.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ FOLLOWED = (
     # Last: its broker is for those that know its secrets.
     "docs/SECURITY.md",
 )
-# With a Java that Spark can use: the newcomer's, the cleaner's, and those that need Spark.
-WITH_JAVA = ("README.md", "docs/KAFKA.md", "docs/FRAMES.md")
+# The newcomer's: its text promises Spark.
+BROKERS_WITH_JAVA = {"README.md": 1}
 # Commands with these words are skipped, because:
 PASSED_OVER = {
     "scripts/run": "it makes the environment that this runs in; its demonstration is in test_demos",
@@ -60,7 +61,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_the_commands_of_a_document_work_as_written(name: str, reader: Reader) -> None:
-    done = reader.read(document(ROOT / name), has_java=name in WITH_JAVA)
+    done = reader.read(document(ROOT / name), brokers_with_java=BROKERS_WITH_JAVA.get(name, 0))
     look = LOOKS.get(name)
     if look is not None:
         look(done, reader)

@@ -31,7 +31,7 @@ def test_the_demonstration_of_addresses(cli: Cli, topic: str) -> None:
 
 def test_the_demonstration_of_prices(broker_process: MakeBroker) -> None:
     """The last one stays in the active segment; the checkpoint file has one entry."""
-    broker = broker_process(compactor="local")
+    broker = broker_process(compactor="inline")
     cli = ("--url", broker.url)
     ran = ledgerfold(*cli, "demo", "prices", "--topic", "prices", "--cleanup-policy", "compact")
     assert checked(ran) == "p3:11 p6:12 p5:14 are left, p5:17 stays in the active segment"

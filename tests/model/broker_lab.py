@@ -96,6 +96,7 @@ class BrokerLab:
         self.loop = asyncio.new_event_loop()
         self.loop.set_default_executor(InlineExecutor())
         settings = BrokerSettings(
+            failover_delay_ms=0,
             data_dir=DATA,
             compactor="off",
             store=STORE,

@@ -12,8 +12,8 @@ from tests.mutation.edits import product_sources
 from tests.mutation.stories import Story, load, look_for, sample
 from tests.mutation.tree import ROOT, Tree, copied
 
-# They, and a copy, take half a minute of two cores.
-LOOKED_FOR = 6
+# They, and a copy, take a quarter of a minute of two cores.
+LOOKED_FOR = 3
 STORIES = load()
 
 

@@ -99,6 +99,9 @@ class KafkaLife:
     planned: CleanPlan | None = None
     # How often it was truncated; tasks that began earlier check whether it was since.
     cuts: int = 0
+    # Whether a truncation left the checkpoint above the log's end, as Kafka's does unless
+    # cleanup.policy contains compact: later records below it are never compared.
+    is_checkpoint_stale: bool = False
     # Superseded, below the checkpoint, by truncated records.
     may_be_gone: set[int] = field(default_factory=set)
     # Ids of truncated records.
@@ -122,6 +125,13 @@ class KafkaLife:
         log = record.kafka
         if log.HasField("truncated_to"):
             self._cut(log.truncated_to)
+            if log.first_dirty_offset > log.truncated_to:
+                if "compact" in log.config.get("cleanup.policy", "compact"):
+                    self.fail(
+                        f"the checkpoint {log.first_dirty_offset} is above the end of the log, "
+                        f"which was truncated to {log.truncated_to}"
+                    )
+                self.is_checkpoint_stale = True
         if log.log_start_offset < self.log_start:
             self.fail(f"the log's start goes back from {self.log_start} to {log.log_start_offset}")
         if log.log_start_offset > self.log_start and not self.cuts:
@@ -305,6 +315,8 @@ class KafkaLife:
 
     def check_clean(self, found: Iterable[int], checkpoint: int) -> None:
         """`checkpoint`: the broker's when the reader of `found` began."""
+        if self.is_checkpoint_stale:
+            return
         last = dict[bytes, int]()
         for offset in found:
             key = self.at[offset].key

@@ -284,14 +284,14 @@ class Told:
 
     def may_be_passed(self, topic: Topic, subscription: str, position: Position) -> bool:
         """Returns whether a request may have skipped that entry for the subscription. Counts it
-        against the request's limit.
+        against the limit of one that skips a number of entries, unless another one covers it.
         """
         attempt = topic.at[position]
         closed_ms = self.closed_ms(position.ledger_id)
+        orders = [each for each in topic.orders if each.subscription in ("", subscription)]
         return any(
             each.covers(position, attempt.publish_time_ms, closed_ms, self.asked_ms())
-            for each in topic.orders
-            if each.subscription in ("", subscription)
+            for each in sorted(orders, key=lambda each: each.entries is not None)
         )
 
     def may_all_be_passed(self, topic: Topic, subscription: str, positions: list[Position]) -> bool:

@@ -104,6 +104,7 @@ class World:
         )
         self.oracle.foreign.add(IMPORTED)
         self.settings = BrokerSettings(
+            failover_delay_ms=0,
             data_dir=DATA,
             compactor="off",
             store=store,

@@ -32,7 +32,7 @@ spark.speculation.minTaskRuntime 1ms
 """
 # More entries than one task takes.
 ENTRIES = 3_000
-SEGMENTS = 8
+SEGMENTS = 4
 
 
 @pytest.fixture(scope="module")

@@ -57,8 +57,10 @@ def test_tables_and_exports(secured: Secured, tmp_path: Path) -> None:
     ran = ledgerfold("export", "csv", "t", str(tmp_path / "t.csv"), *secured.flags)
     assert ran.code == 0, ran.err
     assert len((tmp_path / "t.csv").read_text().splitlines()) == COUNT + 1
-    with pytest.raises(InvalidRequest, match="read has no argument colour"):
+    with pytest.raises(InvalidRequest, match=r"no argument colour\..*, columns, .*, use_tls"):
         frames.read("t", url=secured.url, colour="red")
+    with pytest.raises(InvalidRequest, match="has no effect without TLS"):
+        frames.read("t", url=secured.url.partition("://")[2], **secured.arguments)
 
 
 def test_the_data_source(secured: Secured) -> None:

@@ -30,6 +30,7 @@ from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.log.view import View
 from ledgerfold.broker.policies.effective import PolicyLevels
 from ledgerfold.broker.policies.profiles import Emulation
+from ledgerfold.broker.subscriptions.delivery import DeliveryRules
 from ledgerfold.broker.topics.partitions import Partitions
 from ledgerfold.broker.worker.compactor import OnProgress
 from ledgerfold.storage.entry import EARLIEST, Position
@@ -199,8 +200,9 @@ class LabTopic:
     def emulation(self) -> Emulation:
         return self.lab.policy_levels.emulation(self.record)
 
-    def delays_delivery(self) -> bool:
-        return True
+    @property
+    def delivery_rules(self) -> DeliveryRules:
+        return DeliveryRules()
 
     def compaction_backlog_bytes(self) -> int:
         return self.backlog_bytes

@@ -62,7 +62,7 @@ class Reader:
         self._ending = ExitStack()
         self._mark = processes.new_mark()
         self._ports = dict[int, int]()
-        self._has_java = True
+        self._brokers_with_java = 0
         self._broker: subprocess.Popen[str] | None = None
         self._log = folder / "broker.log"
 
@@ -80,12 +80,13 @@ class Reader:
 
     # -- reading ---------------------------------------------------------------------------
 
-    def read(self, blocks: Iterable[Block], *, has_java: bool = True) -> list[Done]:
+    def read(self, blocks: Iterable[Block], *, brokers_with_java: int = 0) -> list[Done]:
         """Raises AssertionError at the first difference.
 
-        `has_java` False: what is started from now on finds a Java that is too old for Spark.
+        So many brokers of the document, the first ones, find a Java that Spark can use. All other
+        processes find one that is too old, except snippets that use Spark.
         """
-        self._has_java = has_java
+        self._brokers_with_java = brokers_with_java
         done = list[Done]()
         tests = list[Block]()
         for block in blocks:
@@ -123,7 +124,9 @@ class Reader:
         self._need_broker()
         path = self.folder / f"line_{block.line}.py"
         path.write_text(self.here(block.text))
-        out = self._run(f"{_SHORT_SPARK if 'pyspark' in block.text else ''}python {path.name}")
+        has_spark = "pyspark" in block.text
+        command = f"{_SHORT_SPARK if has_spark else ''}python {path.name}"
+        out = self._run(command, has_java=has_spark)
         lines = iter(out.splitlines())
         for expected in _PRINTS.findall(block.text):
             assert expected in lines, f"{expected!r} is not printed, in its turn:\n{out}"
@@ -146,14 +149,17 @@ class Reader:
 
     # -- terminals -------------------------------------------------------------------------
 
-    def _run(self, command: str) -> str:
+    def _run(self, command: str, *, has_java: bool = False) -> str:
         """Runs a command that must succeed. Returns its standard output."""
-        with self._start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        pipe = subprocess.PIPE
+        with self._start(command, stdout=pipe, stderr=pipe, has_java=has_java) as process:
             out, err = process.communicate(timeout=_COMMAND_S)
         assert process.returncode == 0, f"{command}\n{out}{err}{self._broker_said()}"
         return out
 
-    def _start(self, command: str, *, stdout: int, stderr: int | IO[str]) -> subprocess.Popen[str]:
+    def _start(
+        self, command: str, *, stdout: int, stderr: int | IO[str], has_java: bool
+    ) -> subprocess.Popen[str]:
         """Starts a command in a new terminal with the environment activated."""
         own = f"{sys.prefix}/bin"
         path = [each for each in os.environ["PATH"].split(os.pathsep) if each != own]
@@ -163,7 +169,7 @@ class Reader:
             "LEDGERFOLD_URL": self.here("127.0.0.1:7650"),
             processes.MARK: self._mark,
         }
-        if not self._has_java:
+        if not has_java:
             java = self.folder / _OLD_JAVA
             path.insert(0, str(java / "bin"))
             environment |= {"PATH": os.pathsep.join(path), "JAVA_HOME": str(java)}
@@ -191,8 +197,10 @@ class Reader:
         """Starts the broker and waits until it is ready."""
         command = f"{command} --listen 127.0.0.1:7650" if self._ports else command
         started = self.here(command).replace("ledgerfold serve", "exec ledgerfold serve", 1)
+        has_java = self._brokers_with_java > 0
+        self._brokers_with_java -= 1
         with self._log.open("a") as log:
-            broker = self._start(started, stdout=subprocess.PIPE, stderr=log)
+            broker = self._start(started, stdout=subprocess.PIPE, stderr=log, has_java=has_java)
         assert broker.stdout is not None
         line = broker.stdout.readline()
         if not line:

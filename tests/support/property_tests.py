@@ -1,4 +1,4 @@
-"""The number of examples of properties: a tenth in the fast run.
+"""The number of examples of properties: a twentieth in the fast run.
 
 The examples are the same each time, so that only a change of the code changes a result. With
 LEDGERFOLD_EXAMPLES=random they are new ones, and those that failed before come first.
@@ -11,7 +11,7 @@ import os
 from hypothesis import HealthCheck, settings
 
 EXAMPLES = 100
-EXAMPLES_FAST = 10
+EXAMPLES_FAST = 5
 
 # On a busy machine, generating examples takes long, too.
 _TIMELESS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

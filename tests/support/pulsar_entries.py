@@ -5,36 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import strategies as st
-
 from ledgerfold.storage.compression import compress, decompress
 from ledgerfold.storage.pulsar.entries import entry_of
-from ledgerfold.v1.pulsar_pb2 import KeyValue, MessageMetadata, SingleMessageMetadata
+from ledgerfold.v1.pulsar_pb2 import MessageMetadata, SingleMessageMetadata
 
 Sent = tuple[SingleMessageMetadata, bytes]
-_TEXTS = st.text(max_size=4)
 # A field that no build of Ledgerfold knows.
 UNKNOWN_FIELD = b"\xa2\x06\x03new"
-
-
-@st.composite
-def singles(draw: st.DrawFn) -> Sent:
-    """Draws a message of a batch."""
-    value = draw(st.none() | st.binary(max_size=20))
-    single = SingleMessageMetadata(payload_size=len(value or b""))
-    if value is None:
-        single.null_value = True
-    if (key := draw(st.none() | st.binary(max_size=4))) is not None:
-        single.partition_key = key
-        if draw(st.booleans()):
-            single.partition_key_b64_encoded = True
-    if event_time := draw(st.sampled_from((0, 1, 2**40))):
-        single.event_time = event_time
-    if ordering_key := draw(st.binary(max_size=2)):
-        single.ordering_key = ordering_key
-    for name, content in draw(st.dictionaries(_TEXTS, _TEXTS, max_size=2)).items():
-        single.properties.append(KeyValue(key=name.encode(), value=content.encode()))
-    return single, value or b""
 
 
 def message(

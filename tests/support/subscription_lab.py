@@ -12,6 +12,7 @@ from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.faults.faults import Faults
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions, Delivery
+from ledgerfold.broker.subscriptions.delivery import DeliveryRules
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import (
     create_subscription,
@@ -41,6 +42,7 @@ class MemoryTopic:
         self.is_loaded = True
         self.profile = Emulation()
         self.log: Any = MemoryLog()
+        self.delivery_rules = DeliveryRules()
         self.clock, self.outgoing = ManualClock(1_000), Outgoing()
         self.faults: Faults | None = None
         self.subscriptions: dict[str, Subscription] = {}
@@ -56,9 +58,6 @@ class MemoryTopic:
 
     def emulation(self) -> Emulation:
         return self.profile
-
-    def delays_delivery(self) -> bool:
-        return True
 
     def count_out(self, sent: Traffic) -> None:
         self.sent = self.sent.plus(sent)

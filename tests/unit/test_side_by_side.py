@@ -44,7 +44,7 @@ def arguments(folder: Path, test: str) -> list[str]:
     [
         ("unit", {"rest": [""], "process": ["process"]}),
         ("grpc", {"grpc": ["process"], "brokers": ["process spark"]}),
-        ("crash", {"grpc": ["process"], "spark": ["process spark"]}),
+        ("crash", {"grpc": ["process"], "brokers": ["process spark"]}),
         ("conformance", {"process": ["process"], "brokers": ["process spark"]}),
         ("torture", {"rest": [""], "last": ["process spark last", "spark last"]}),
         ("model", {"beside": [""], "process": ["process"]}),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 
+from ledgerfold.broker.cli.connecting import credentials_of
 from ledgerfold.broker.cli.data.producing import Outgoing
 from ledgerfold.broker.cli.demo import examples
 from ledgerfold.broker.cli.demo.stage import SHOWN, Stage, differences, verdict
@@ -58,7 +59,7 @@ def _demo(name: str, help_: str, *arguments: Argument) -> Callable[[Demo], Demo]
 def _broker(options: argparse.Namespace) -> Iterator[str]:
     from ledgerfold.broker.demo.own_broker import answers, own_broker
 
-    if answers(options.url):
+    if answers(options.url, **credentials_of(options)):
         yield options.url
     elif options.keep:
         raise InvalidRequest(

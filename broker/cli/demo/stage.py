@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ledgerfold.broker.cli.connecting import why_waiting
+from ledgerfold.broker.cli.connecting import credentials_of, why_waiting
 from ledgerfold.broker.cli.data.producing import Outgoing, send_all
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
 from ledgerfold.broker.cli.topics.compaction import report_end, wait_for_end
@@ -38,7 +38,8 @@ class Stage:
 
         self.options = options
         self.topic = topic
-        self.client, self.admin = Client(url), Admin(url)
+        credentials = credentials_of(options) if url == options.url else {}
+        self.client, self.admin = Client(url, **credentials), Admin(url, **credentials)
         self._policy: str = getattr(options, "cleanup_policy", None) or ""
         self.is_kafka = self._policy != ""
 

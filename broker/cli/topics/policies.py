@@ -297,6 +297,26 @@ _add_removal(
 )
 
 
+def _add_limit(of: str) -> None:
+    policy, field = f"max-unacked-messages-per-{of}", f"max_unacked_messages_per_{of}"
+    what = f"the number of unacknowledged messages at which a {of} gets no more"
+
+    @POLICIES.verb(f"set-{policy}", f"set {what}; shared types only")
+    @argument("-c -m --maxNum", "0: no limit", type=int, dest="messages", required=True)
+    def _set_limit(options: argparse.Namespace) -> None:
+        _set(options, **{field: options.messages})
+
+    @POLICIES.verb(f"get-{policy}", f"show {what}", _APPLIED, ANSWER)
+    def _get_limit(options: argparse.Namespace) -> None:
+        _print_value(options, field, field)
+
+    _add_removal(policy, f"inherit {what}", field)
+
+
+for _of in ("consumer", "subscription"):
+    _add_limit(_of)
+
+
 @POLICIES.verb("set-emulation", "set the version of Pulsar or Kafka to emulate")
 @argument("--profile", "reset to this profile", choices=PROFILE_NAMES)
 @argument("fields FIELD=true|false", "fields of the profile: docs/PROFILES.md", nargs="*")

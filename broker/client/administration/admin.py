@@ -13,7 +13,7 @@ broker, Timeout.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import grpc
@@ -23,6 +23,7 @@ from ledgerfold.broker.client.administration.analysis_calls import AnalysisCalls
 from ledgerfold.broker.client.administration.channel import AdminChannel
 from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
 from ledgerfold.broker.client.administration.message_calls import MessageCalls
+from ledgerfold.broker.client.administration.name_pages import all_names, all_runs
 from ledgerfold.broker.client.administration.namespace_calls import NamespaceCalls, PermissionCalls
 from ledgerfold.broker.client.administration.schema_calls import SchemaCalls
 from ledgerfold.broker.client.administration.state_calls import FaultCalls, StateCalls
@@ -55,7 +56,7 @@ class Admin(
     def __init__(
         self, service_url: str, *, timeout_seconds: float = 30, **credentials: Any
     ) -> None:
-        proof = credentials_of("Admin", credentials)
+        proof = credentials_of("Admin", Admin.__init__, credentials)
         super().__init__(AdminChannel(service_url, timeout_seconds, "admin", proof))
         # The calls for Kafka topics.
         self.kafka = KafkaAdmin(self._channel)
@@ -305,7 +306,7 @@ class Admin(
 
     def runs(self, topic: str = "", *, limit: int = 0) -> list[records_pb2.RunRecord]:
         """Returns the compaction runs of one topic or of all, newest first; `limit` 0 = all."""
-        return list(self._call(admin_pb2.ListRunsRequest(topic=topic, limit=limit)).runs)
+        return all_runs(self._call, admin_pb2.ListRunsRequest(topic=topic, limit=limit))
 
     def close(self) -> None:
         """Closes the connection; further calls raise AlreadyClosed. Idempotent."""
@@ -327,18 +328,3 @@ def _start(start: MessageId | None) -> data_pb2.StartPosition:
     if start == MessageId.earliest:
         return data_pb2.StartPosition(earliest=True)
     return data_pb2.StartPosition(message_id=start.to_record())
-
-
-def all_names(
-    call: Callable[[Any], Any],
-    request: admin_pb2.ListTopicsRequest | admin_pb2.ListPartitionedTopicsRequest,
-) -> list[str]:
-    """Returns the names of all pages, in order."""
-    request.in_pages = True
-    page = call(request)
-    names = list[str](page.topics)
-    while page.has_more:
-        request.after = names[-1]
-        page = call(request)
-        names += page.topics
-    return names

@@ -31,7 +31,7 @@ class KafkaLogs(KafkaAdmin, Closing):
     def __init__(
         self, service_url: str, *, timeout_seconds: float = 120, **credentials: Any
     ) -> None:
-        given = credentials_of("KafkaLogs", credentials)
+        given = credentials_of("KafkaLogs", KafkaLogs.__init__, credentials)
         super().__init__(AdminChannel(service_url, timeout_seconds, "connection", given))
         invalidate_after_fork(self)
 

@@ -19,7 +19,6 @@ from google.protobuf.message import Message
 from ledgerfold.broker.client.messages.arguments import check_least
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams import forks
-from ledgerfold.broker.client.streams.address import address_of
 from ledgerfold.broker.client.streams.credentials import (
     ChannelTarget,
     ClientCredentials,
@@ -69,8 +68,8 @@ class ClientSettings(ClientCredentials):
     clock_ms: Callable[[], int] = wall_clock_ms
 
     def __post_init__(self) -> None:
-        address_of(self.service_url)
         ClientCredentials.__post_init__(self)
+        self.address_in(self.service_url)
         check_least(self, 0, "operation_timeout_seconds", "partitions_update_interval_seconds")
         check_least(self, 1, "starting_backoff_interval_ms", "max_backoff_interval_ms")
 

@@ -96,6 +96,24 @@ class ClientCredentials:
                 f"{self.authentication!r:.100}."
             )
 
+    def address_in(self, service_url: str) -> str:
+        """Returns "host:port". Raises InvalidUrl; InvalidRequest if TLS is set up and not used."""
+        address = address_of(service_url)
+        if not self.is_tls(service_url) and (unused := self._for_tls()):
+            raise InvalidRequest(
+                f"{unused} has no effect without TLS, which {service_url} does not use: begin the "
+                "URL with ledgerfold+ssl://."
+            )
+        return address
+
+    def _for_tls(self) -> str:
+        """Returns the name of an argument that is given and has an effect only with TLS, or ""."""
+        if isinstance(self.authentication, AuthenticationTLS):
+            return "AuthenticationTLS"
+        arguments = (each for each in fields(ClientCredentials) if each.name.startswith("tls_"))
+        given = (each.name for each in arguments if getattr(self, each.name) != each.default)
+        return next(given, "")
+
     def is_tls(self, service_url: str) -> bool:
         return self.use_tls or service_url.partition("://")[0].endswith("+ssl")
 
@@ -113,13 +131,20 @@ class ClientCredentials:
         return self.tls_allow_insecure_connection or not self.tls_validate_hostname
 
 
-def credentials_of(method: str, options: dict[str, Any]) -> ClientCredentials:
-    """Returns the arguments of a call as credentials. Raises InvalidRequest for unknown ones."""
+def credentials_of(
+    name: str, called: Callable[..., Any], options: dict[str, Any]
+) -> ClientCredentials:
+    """Returns the remaining arguments of a call as credentials.
+
+    Raises InvalidRequest for an unknown one. It lists all optional arguments of `called`, which the
+    caller knows as `name`.
+    """
     known = {each.name for each in fields(ClientCredentials)}
     unknown = sorted(options.keys() - known)
     if unknown:
+        known |= (called.__kwdefaults__ or {}).keys()
         raise InvalidRequest(
-            f"{method} has no argument {unknown[0][:100]}. Arguments: {', '.join(sorted(known))}."
+            f"{name} has no argument {unknown[0][:100]}. Arguments: {', '.join(sorted(known))}."
         )
     return ClientCredentials(**options)
 
@@ -144,7 +169,7 @@ def target_of(service_url: str, client: ClientCredentials) -> ChannelTarget:
 
     It waits for the broker if its name is not verified.
     """
-    address = address_of(service_url)
+    address = client.address_in(service_url)
     if not client.is_tls(service_url):
         return ChannelTarget(address)
     import grpc

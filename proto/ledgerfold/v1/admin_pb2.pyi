@@ -814,18 +814,34 @@ class CancelCompactionResponse(_message.Message):
     def __init__(self, run_number: _Optional[int] = ...) -> None: ...
 
 class ListRunsRequest(_message.Message):
-    __slots__ = ("topic", "limit")
+    __slots__ = ("topic", "limit", "in_pages", "after")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    IN_PAGES_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     topic: str
     limit: int
-    def __init__(self, topic: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+    in_pages: bool
+    after: RunPlace
+    def __init__(self, topic: _Optional[str] = ..., limit: _Optional[int] = ..., in_pages: _Optional[bool] = ..., after: _Optional[_Union[RunPlace, _Mapping]] = ...) -> None: ...
+
+class RunPlace(_message.Message):
+    __slots__ = ("topic", "number", "queued_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    number: int
+    queued_ms: int
+    def __init__(self, topic: _Optional[str] = ..., number: _Optional[int] = ..., queued_ms: _Optional[int] = ...) -> None: ...
 
 class ListRunsResponse(_message.Message):
-    __slots__ = ("runs",)
+    __slots__ = ("runs", "has_more")
     RUNS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
     runs: _containers.RepeatedCompositeFieldContainer[_records_pb2.RunRecord]
-    def __init__(self, runs: _Optional[_Iterable[_Union[_records_pb2.RunRecord, _Mapping]]] = ...) -> None: ...
+    has_more: bool
+    def __init__(self, runs: _Optional[_Iterable[_Union[_records_pb2.RunRecord, _Mapping]]] = ..., has_more: _Optional[bool] = ...) -> None: ...
 
 class ListTenantsRequest(_message.Message):
     __slots__ = ()

@@ -260,7 +260,7 @@ class LedgerRecord(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., kind: _Optional[_Union[LedgerKind, str]] = ..., state: _Optional[_Union[LedgerState, str]] = ..., topic: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[SegmentRecord, _Mapping]]] = ..., created_ms: _Optional[int] = ..., closed_ms: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ..., damaged: _Optional[bool] = ..., being_made: _Optional[bool] = ...) -> None: ...
 
 class Policies(_message.Message):
-    __slots__ = ("compaction_threshold_bytes", "retention_ms", "retention_bytes", "retain_null_key", "message_ttl_ms", "compaction_strategy", "backlog_size_quota", "backlog_age_quota", "delayed_delivery", "emulation", "schema_compatibility_strategy", "schema_validation_enforced", "allow_auto_update_schema", "deduplication")
+    __slots__ = ("compaction_threshold_bytes", "retention_ms", "retention_bytes", "retain_null_key", "message_ttl_ms", "compaction_strategy", "backlog_size_quota", "backlog_age_quota", "delayed_delivery", "emulation", "schema_compatibility_strategy", "schema_validation_enforced", "allow_auto_update_schema", "deduplication", "max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription")
     COMPACTION_THRESHOLD_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -275,6 +275,8 @@ class Policies(_message.Message):
     SCHEMA_VALIDATION_ENFORCED_FIELD_NUMBER: _ClassVar[int]
     ALLOW_AUTO_UPDATE_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     DEDUPLICATION_FIELD_NUMBER: _ClassVar[int]
+    MAX_UNACKED_MESSAGES_PER_CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    MAX_UNACKED_MESSAGES_PER_SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     compaction_threshold_bytes: int
     retention_ms: int
     retention_bytes: int
@@ -289,7 +291,9 @@ class Policies(_message.Message):
     schema_validation_enforced: bool
     allow_auto_update_schema: bool
     deduplication: bool
-    def __init__(self, compaction_threshold_bytes: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_null_key: _Optional[bool] = ..., message_ttl_ms: _Optional[int] = ..., compaction_strategy: _Optional[_Union[CompactionStrategy, _Mapping]] = ..., backlog_size_quota: _Optional[_Union[BacklogQuota, _Mapping]] = ..., backlog_age_quota: _Optional[_Union[BacklogQuota, _Mapping]] = ..., delayed_delivery: _Optional[bool] = ..., emulation: _Optional[_Union[Emulation, _Mapping]] = ..., schema_compatibility_strategy: _Optional[_Union[SchemaCompatibilityStrategy, str]] = ..., schema_validation_enforced: _Optional[bool] = ..., allow_auto_update_schema: _Optional[bool] = ..., deduplication: _Optional[bool] = ...) -> None: ...
+    max_unacked_messages_per_consumer: int
+    max_unacked_messages_per_subscription: int
+    def __init__(self, compaction_threshold_bytes: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_null_key: _Optional[bool] = ..., message_ttl_ms: _Optional[int] = ..., compaction_strategy: _Optional[_Union[CompactionStrategy, _Mapping]] = ..., backlog_size_quota: _Optional[_Union[BacklogQuota, _Mapping]] = ..., backlog_age_quota: _Optional[_Union[BacklogQuota, _Mapping]] = ..., delayed_delivery: _Optional[bool] = ..., emulation: _Optional[_Union[Emulation, _Mapping]] = ..., schema_compatibility_strategy: _Optional[_Union[SchemaCompatibilityStrategy, str]] = ..., schema_validation_enforced: _Optional[bool] = ..., allow_auto_update_schema: _Optional[bool] = ..., deduplication: _Optional[bool] = ..., max_unacked_messages_per_consumer: _Optional[int] = ..., max_unacked_messages_per_subscription: _Optional[int] = ...) -> None: ...
 
 class SchemaDefinition(_message.Message):
     __slots__ = ("type", "data", "properties")

@@ -352,6 +352,12 @@ def test_both_policy_verbs_set_quotas_and_delays(cli: Ledgerfold, topic: str, sc
     assert cli(scope, "get-delayed-delivery", name).out.strip() == "false"
     assert cli(scope, "remove-delayed-delivery", name).code == 0
     assert cli(scope, "get-delayed-delivery", name).out.strip() == "null"
+    for of in ("consumer", "subscription"):
+        limit = f"max-unacked-messages-per-{of}"
+        assert cli(scope, f"set-{limit}", name, "-c", "7").code == 0
+        assert cli(scope, f"get-{limit}", name).out.strip() == "7"
+        assert cli(scope, f"remove-{limit}", name).code == 0
+        assert cli(scope, f"get-{limit}", name).out.strip() == "null"
 
 
 def test_tenants_and_namespaces(cli: Ledgerfold) -> None:

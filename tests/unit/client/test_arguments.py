@@ -14,6 +14,7 @@ from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.client.asyncio_client import client as aio
 from ledgerfold.broker.client.messages.configs import ConsumerConfig, ProducerConfig
 from ledgerfold.broker.client.messages.message_id import MessageId
+from ledgerfold.broker.client.streams.credentials import AuthenticationTLS
 from ledgerfold.broker.client.streams.inbox import deadline_after
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 
@@ -111,6 +112,22 @@ def test_arguments_that_have_no_effect_are_accepted(kind: type[Any]) -> None:
     client = kind("127.0.0.1:1", authentication=None, use_tls=False)
     if kind is Client:
         client.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"tls_trust_certs_file_path": "ca.pem"}, "tls_trust_certs_file_path"),
+        ({"tls_validate_hostname": False}, "tls_validate_hostname"),
+        ({"authentication": AuthenticationTLS("c.pem", "k.pem")}, "AuthenticationTLS"),
+    ],
+)
+def test_arguments_for_tls_without_tls_are_refused(
+    kind: type[Any], arguments: dict[str, Any], named: str
+) -> None:
+    """They were ignored, and the connection was not protected. Tests used them only with TLS."""
+    with pytest.raises(InvalidRequest, match=rf"^{named} has no effect without TLS.*\+ssl://"):
+        kind("127.0.0.1:1", **arguments)
 
 
 @pytest.mark.parametrize("topics", [["a", "b"], ("a",), re.compile("persistent://public/.*")])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from ledgerfold.compactor.job import scan as scan_module
@@ -29,6 +29,7 @@ from tests.support.compaction import (
     read_messages,
 )
 from tests.support.local_run import run_tasks
+from tests.support.property_tests import examples
 from tests.support.strategies import fold
 
 LogShape = list[list[list[Message]]]
@@ -127,6 +128,7 @@ def _add(log: LogBuilder, shape: LogShape, first_ledger: int = 1) -> LogBuilder:
     return log
 
 
+@settings(max_examples=examples(50))
 @given(
     ASKED,
     TIMED_LOGS,
@@ -193,6 +195,7 @@ _DELETED = [[[Message(b"a", b"1", 5, True)], [Message(b"a", b"", 9, True)]]]
 
 
 @example(BY_TIME, _DELETED, [[[Message(b"a", b"two", 1, True)]]], False)
+@settings(max_examples=examples(50))
 @given(
     st.one_of(st.just(BY_TIME), st.builds(_keep, st.integers(1, 4))),
     TIMED_LOGS,
@@ -216,6 +219,7 @@ WINDOWS = st.tuples(st.integers(0, 7), st.integers(0, 8), st.integers(0, 8)).map
 )
 
 
+@settings(max_examples=examples(50))
 @given(WINDOWS, TIMED_LOGS, TIMED_LOGS, st.booleans())
 def test_two_windows_equal_one_without_tombstones(
     windows: tuple[Asked, Asked], first: LogShape, second: LogShape, retain: bool
@@ -233,6 +237,7 @@ def test_two_windows_equal_one_without_tombstones(
         assert left == expected
 
 
+@settings(max_examples=examples(50))
 @given(WINDOWS, TIMED_LOGS, TIMED_LOGS)
 def test_two_windows_equal_one_if_old_messages_come_first(
     windows: tuple[Asked, Asked], first: LogShape, second: LogShape

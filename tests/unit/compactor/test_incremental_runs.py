@@ -116,6 +116,7 @@ CHAINS = st.builds(
 
 
 @given(CHAINS, st.booleans())
+@settings(max_examples=examples(50))
 def test_a_chain_of_incremental_runs_equals_complete_runs(chain: Chain, is_mixed: bool) -> None:
     """Messages, ids and counts equal those of runs that read everything, also if all hashes collide
     and any part of a segment may be dead.
@@ -125,7 +126,7 @@ def test_a_chain_of_incremental_runs_equals_complete_runs(chain: Chain, is_mixed
 
 
 @given(CHAINS, st.booleans())
-@settings(max_examples=examples(30))
+@settings(max_examples=examples(15))
 def test_incremental_and_complete_ledgers_read_the_same(chain: Chain, is_mixed: bool) -> None:
     """Runs of other strategies, forecasts, and questions about the ends of the view."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

@@ -32,9 +32,9 @@ from tests.support.pulsar_entries import (
     metadata_of,
     packed,
     sections,
-    singles,
     unpacked,
 )
+from tests.support.pulsar_singles import singles
 
 LONG = 300
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfold.compactor.job.rebuild import RawEntry, keep_rows
@@ -26,6 +26,7 @@ from ledgerfold.storage.errors import EntryTooLarge, InvalidRequest
 from ledgerfold.storage.native import NativeBatchBuilder
 from tests.support.compaction import COMPRESSIONS
 from tests.support.ledgers import as_version_1
+from tests.support.property_tests import examples
 
 TEXTS = st.text("abé", max_size=4)
 
@@ -66,6 +67,7 @@ def _messages(entry: bytes) -> list[StoredMessage]:
     return list(decode(entry).messages())
 
 
+@settings(max_examples=examples(50))
 @given(batches(), COMPRESSIONS, st.data())
 def test_kept_rows_are_unchanged(
     batch: tuple[NativeBatchBuilder, int], compression: Compression, data: st.DataObject
@@ -82,6 +84,7 @@ def test_kept_rows_are_unchanged(
     assert _messages(_keep(kept, again)) == [before[rows[row]] for row in again]
 
 
+@settings(max_examples=examples(50))
 @given(batches(), COMPRESSIONS, st.booleans(), st.data())
 def test_kept_rows_may_be_renumbered(
     batch: tuple[NativeBatchBuilder, int],
@@ -145,6 +148,7 @@ def test_columns_that_are_inconsistent_are_refused() -> None:
         keep_rows(header, shorter._replace(value_section=b"\x0a\x011"), np.array([0]))
 
 
+@settings(max_examples=examples(50))
 @given(batches(), COMPRESSIONS, st.data())
 def test_no_rebuild_is_larger_than_the_accepted_limit(
     batch: tuple[NativeBatchBuilder, int], compression: Compression, data: st.DataObject

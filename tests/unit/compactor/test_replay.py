@@ -72,7 +72,7 @@ def columns_of(entries: list[PublishedEntry]) -> History:
 
 
 @given(ENTRIES, st.booleans(), st.one_of(st.none(), st.integers(0, 120)), st.integers(1, 60))
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(75))
 def test_a_replay_equals_the_model(
     entries: list[PublishedEntry], retain: bool, threshold: int | None, interval: int
 ) -> None:
@@ -165,7 +165,7 @@ def by_horizon(log: StrategicLog, history: History, name: str) -> list[int]:
 
 
 @given(LOGS, st.sampled_from(STRATEGIC), st.integers(1, 3), st.integers(1, 5))
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_message_strategies_are_called_once_for_all_horizons(
     shape: list[list[list[Message]]], name: str, buckets: int, chunk_rows: int
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfold.compactor.job import merge_messages as merge_module
@@ -35,6 +35,7 @@ from tests.support.compaction import (
     read_stored,
 )
 from tests.support.local_run import run_tasks
+from tests.support.property_tests import examples
 from tests.support.strategic_log import StrategicLog
 
 KEYS = st.sampled_from([None, b"", b"a", b"b", b"c", b"key-\xff\x00"])
@@ -101,6 +102,7 @@ def _ids(log: LogBuilder, records: Sequence[SegmentRecord]) -> list[tuple[int, i
     return [each[:3] for each in read_messages(log.ledgers_dir, records)]
 
 
+@settings(max_examples=examples(50))
 @given(
     name=st.sampled_from(sorted(MADE)),
     shape=LOGS,
@@ -145,6 +147,7 @@ def test_a_run_equals_the_model(
         )
 
 
+@settings(max_examples=examples(50))
 @given(
     name=st.sampled_from(sorted(MADE)),
     first=LOGS,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfold.compactor.job import scan as scan_module
@@ -25,6 +25,7 @@ from ledgerfold.v1.entry_pb2 import NativeKeys
 from tests.model.strategy_model import Message
 from tests.support.compaction import LOGS, Batch, LogBuilder, Stored, read_messages
 from tests.support.local_run import run_tasks
+from tests.support.property_tests import examples
 from tests.support.strategies import FIRST, columns_of, fold
 
 LogShape = list[list[list[Message]]]
@@ -141,6 +142,7 @@ def _first(messages: Sequence[Stored]) -> list[Stored]:
     return sorted(kept.values())
 
 
+@settings(max_examples=examples(30))
 @given(shape=LOGS, chunk_rows=st.integers(1, 12))
 def test_a_run_uses_the_strategy_of_its_plan(shape: LogShape, chunk_rows: int) -> None:
     """Scan, merge and copy know none of them."""
@@ -153,6 +155,7 @@ def test_a_run_uses_the_strategy_of_its_plan(shape: LogShape, chunk_rows: int) -
         assert counts.removed_events == len(log.messages) - len(left)
 
 
+@settings(max_examples=examples(30))
 @given(LOGS, LOGS)
 def test_a_second_run_continues_from_the_first(first: LogShape, second: LogShape) -> None:
     """The survivors of the first run come first."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfold.compactor.job import scan as scan_module
@@ -30,6 +30,7 @@ from tests.support.compaction import (
     read_messages,
 )
 from tests.support.local_run import run_tasks
+from tests.support.property_tests import examples
 
 A1, A2, B1, B2 = (
     Message(b"a", b"1"),
@@ -59,6 +60,7 @@ def _log(
     return log
 
 
+@settings(max_examples=examples(50))
 @given(
     LOGS,
     COMPRESSIONS,
@@ -113,6 +115,7 @@ def test_a_position_that_no_message_has_fails_the_run(tmp_path: Path, position: 
     assert task == 0
 
 
+@settings(max_examples=examples(50))
 @given(LOGS, LOGS, st.booleans(), COMPRESSIONS, st.booleans())
 def test_a_second_run_on_the_first_ones_output_equals_the_model(
     first: LogShape, second: LogShape, retain: bool, compression: Compression, is_mixed: bool

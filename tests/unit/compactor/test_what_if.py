@@ -126,7 +126,7 @@ def _check_runs(plan: CompactionPlan, buckets: int, is_spread: bool, figures: Fi
     st.booleans(),
     st.booleans(),
 )
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 def test_runs_agree_with_their_forecast(
     shape: LogShape,
     compression: Compression,
@@ -143,7 +143,7 @@ def test_runs_agree_with_their_forecast(
 
 
 @given(LOGS, LOGS, st.booleans())
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 def test_a_run_on_a_compacted_ledger_agrees_with_its_forecast(
     first: LogShape, second: LogShape, retain: bool
 ) -> None:
@@ -160,7 +160,7 @@ def test_a_run_on_a_compacted_ledger_agrees_with_its_forecast(
 
 
 @given(LOGS, st.integers(1, 3), st.integers(1, 12), st.integers(1, 4))
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 def test_differing_keys_are_listed(
     shape: LogShape, buckets: int, chunk_rows: int, differences_max: int
 ) -> None:
@@ -190,7 +190,7 @@ def test_differing_keys_are_listed(
 
 
 @given(LOGS, st.booleans(), st.integers(1, 3), st.booleans())
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 def test_strategies_run_by_other_jobs_are_compared_too(
     shape: LogShape, retain: bool, buckets: int, is_spread: bool
 ) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.model.log_model import Message
 from tests.support.http_lab import HttpLab
 
 INFO = {"adminRoles": ["root"], "allowedClusters": ["standalone"]}
@@ -26,9 +27,20 @@ def test_no_setting_can_be_changed_at_run_time(lab: HttpLab) -> None:
     assert lab.get("/brokers/configuration") == []
     assert lab.get("/brokers/configuration/values") == {}
     assert lab.get("/brokers/nope") == [lab.address]
-    for verb in ("internal-configuration", "backlog-quota-check"):
-        refused = lab.ask("GET", f"/brokers/{verb}")
-        assert (refused.status, "is not emulated" in str(refused.reason)) == (501, True)
+    refused = lab.ask("GET", "/brokers/internal-configuration")
+    assert (refused.status, "is not emulated" in str(refused.reason)) == (501, True)
+
+
+def test_backlog_quotas_are_checked_on_request(lab: HttpLab) -> None:
+    topic = "/persistent/public/default/t"
+    lab.done("PUT", topic)
+    lab.done("PUT", f"{topic}/subscription/s")
+    lab.publish(([Message(b"k", b"v")], False))
+    quota = {"limitSize": 0, "policy": "consumer_backlog_eviction"}
+    lab.done("POST", f"{topic}/backlogQuota", quota)
+    assert lab.get(f"{topic}/stats")["subscriptions"]["s"]["msgBacklog"] == 1
+    assert lab.status("GET", "/brokers/backlog-quota-check") == 204
+    assert lab.get(f"{topic}/stats")["subscriptions"]["s"]["msgBacklog"] == 0
 
 
 def test_there_is_one_cluster(lab: HttpLab) -> None:

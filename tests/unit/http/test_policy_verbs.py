@@ -37,6 +37,25 @@ def test_a_policy_is_set_shown_and_removed(
     assert lab.get(f"{at}/{path}") is None
 
 
+@pytest.mark.parametrize(("of", "broker"), [("Consumer", 50_000), ("Subscription", 200_000)])
+def test_limits_of_unacknowledged_messages(lab: HttpLab, of: str, broker: int) -> None:
+    """Pulsar names those of namespaces and topics differently."""
+    lab.done("PUT", T)
+    of_namespace, of_topic = f"{N}/maxUnackedMessagesPer{of}", f"{T}/maxUnackedMessagesOn{of}"
+    assert (lab.get(of_namespace), lab.get(of_topic)) == (None, None)
+    assert lab.get(f"{of_topic}?applied=true") == broker
+    lab.done("POST", of_namespace, 7)
+    assert lab.get(of_namespace) == lab.get(f"{of_topic}?applied=true") == 7
+    assert lab.get(N)[f"max_unacked_messages_per_{of.lower()}"] == 7
+    lab.done("POST", of_topic, 0)
+    assert lab.get(of_topic) == lab.get(f"{of_topic}?applied=true") == 0
+    assert lab.status("POST", of_namespace, -1) == 412
+    assert lab.status("POST", of_namespace) == 400
+    lab.done("POST", of_topic)
+    lab.done("DELETE", of_namespace)
+    assert lab.get(f"{of_topic}?applied=true") == broker
+
+
 def test_a_topics_value_overrides_its_namespaces(lab: HttpLab) -> None:
     lab.done("PUT", T)
     lab.done("PUT", f"{N}/compactionThreshold", 1000)

@@ -250,3 +250,22 @@ def test_the_metrics_are_served(lab: HttpLab) -> None:
     sample = b'pulsar_in_messages_total{cluster="standalone",namespace="public/default",topic="'
     assert sample + TOPIC.encode() + b'"} 1\n' in answer.body
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+
+
+@pytest.mark.parametrize("name", ["01", "-1", "%2B1", "99999999999"])
+def test_numbers_of_partitions_are_reserved(lab: HttpLab, name: str) -> None:
+    """As in Pulsar 4.0.7, also those that no partition has, until the topic is partitioned.
+
+    No test had such a number.
+    """
+    at = f"/persistent/public/default/x-partition-{name}"
+    assert lab.status("PUT", at) == 412
+    assert lab.status("PUT", at.replace("persistent", "non-persistent", 1)) == 412
+    assert "x is not partitioned" in str(lab.ask("PUT", at).reason)
+    lab.done("PUT", "/persistent/public/default/x/partitions", 2)
+    lab.done("PUT", at)
+
+
+@pytest.mark.parametrize("name", ["a", "", "a-partition-01"])
+def test_other_texts_may_follow_the_suffix(lab: HttpLab, name: str) -> None:
+    lab.done("PUT", f"/persistent/public/default/x-partition-{name}")

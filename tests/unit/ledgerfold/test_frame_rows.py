@@ -31,7 +31,8 @@ from ledgerfold.storage.served_entry import read_served_header, with_live_rows
 from ledgerfold.storage.stored_entries import StoredEntry
 from ledgerfold.v1.entry_pb2 import NativeKeys, NativeValues
 from tests.support.property_tests import examples
-from tests.support.pulsar_entries import batch_entry, entry, metadata_of, singles
+from tests.support.pulsar_entries import batch_entry, entry, metadata_of
+from tests.support.pulsar_singles import singles
 
 KEYS = st.none() | st.sampled_from([b"", b"a", b"k1", b"AAE=", b"\xff"])
 TEXTS = st.text(max_size=3)
@@ -188,19 +189,19 @@ def read(part: MemoryPart, rows_max: int = 65_536, **arguments: Any) -> list[dic
     return found
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(stored(native_entries() | pulsar_entries()), st.sampled_from([1, 2, 65_536]))
 def test_rows_are_the_messages_of_a_reader(entries: list[StoredEntry], rows_max: int) -> None:
     assert read(MemoryPart(entries), rows_max) == expected(entries)
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(stored(kafka_entries()))
 def test_rows_are_the_records_of_a_kafka_log(entries: list[StoredEntry]) -> None:
     assert read(MemoryPart(entries, is_kafka=True)) == expected(entries)
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(
     stored(native_entries() | pulsar_entries()),
     st.sets(st.sampled_from([b"", b"a", b"k1", b"\x00\x01"])),

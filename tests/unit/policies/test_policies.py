@@ -48,6 +48,8 @@ def test_effective_policies_are_complete_and_merged_field_by_field() -> None:
         schema_compatibility_strategy="SCHEMA_COMPATIBILITY_STRATEGY_BACKWARD",
         schema_validation_enforced=False,
         allow_auto_update_schema=True,
+        max_unacked_messages_per_consumer=50_000,
+        max_unacked_messages_per_subscription=200_000,
         emulation=in_force(PROFILES["documented"]),
     )
 

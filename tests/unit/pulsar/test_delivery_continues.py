@@ -122,7 +122,7 @@ class Scenario:
 
 @pytest.mark.parametrize("indexes", [False, True])
 @pytest.mark.parametrize("type_", [EXCLUSIVE, SHARED, FAILOVER, KEY_SHARED])
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(
     batches=st.lists(st.integers(1, 5), min_size=3, max_size=8),
     queue_size=st.integers(1, 4),

@@ -24,9 +24,9 @@ from tests.support.pulsar_entries import (
     metadata_of,
     packed,
     sections,
-    singles,
 )
 from tests.support.pulsar_entries import unpacked as unpacked_of
+from tests.support.pulsar_singles import singles
 
 SEND = CommandSend(producer_id=1, sequence_id=7)
 

@@ -9,7 +9,6 @@ import pytest
 
 from ledgerfold.broker.stats.subscription import describe
 from ledgerfold.broker.stats.topic import topic_stats
-from ledgerfold.broker.subscriptions import dispatcher, shared
 from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
 from ledgerfold.broker.subscriptions.dispatcher import HashRange, SubscriptionType
 from ledgerfold.broker.subscriptions.key_owners import KeySharedPolicy
@@ -46,9 +45,10 @@ def consume(lab: BrokerLab, options: ConsumerOptions) -> tuple[Subscription, Con
     return subscription, lab.run(attached())
 
 
-def test_unacknowledged_messages_block(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "UNACKED_PER_CONSUMER_MAX", 2)
-    monkeypatch.setattr(shared, "UNACKED_PER_SUBSCRIPTION_MAX", 2)
+def test_unacknowledged_messages_block(lab: BrokerLab) -> None:
+    """Until half of the limits of the namespace is acknowledged."""
+    limits = Policies(max_unacked_messages_per_consumer=2, max_unacked_messages_per_subscription=2)
+    lab.run(lab.broker.policies.update_namespace("public/default", limits, ()))
     subscription, consumer = consume(lab, ConsumerOptions(SHARED))
 
     def blocked() -> tuple[bool, bool]:
@@ -58,6 +58,8 @@ def test_unacknowledged_messages_block(lab: BrokerLab, monkeypatch: pytest.Monke
 
     assert blocked() == (True, True)
     subscription.acknowledge(consumer, [next(iter(consumer.state.pending))])
+    assert blocked() == (True, False)
+    subscription.acknowledge(consumer, list(consumer.state.pending))
     assert blocked() == (False, False)
 
 

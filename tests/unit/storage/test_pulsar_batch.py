@@ -33,8 +33,8 @@ from tests.support.pulsar_entries import (
     metadata_of,
     packed,
     sections,
-    singles,
 )
+from tests.support.pulsar_singles import singles
 
 
 @given(st.lists(singles(), min_size=1, max_size=6), st.sampled_from(Compression), st.booleans())

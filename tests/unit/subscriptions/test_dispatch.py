@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from ledgerfold.broker.subscriptions import dispatcher as dispatch
 from ledgerfold.broker.subscriptions.dispatcher import (
     Candidate,
     ConsumerState,
     Dispatcher,
     SingleActiveDispatcher,
+    UnackedLimits,
 )
 from ledgerfold.broker.subscriptions.key_owners import KeyRing
 from ledgerfold.broker.subscriptions.key_shared import KeySharedDispatcher
@@ -219,13 +219,10 @@ def test_an_ack_removes_an_entry_from_any_state() -> None:
     assert (a.unacked_messages, b.unacked_messages) == (0, 2)
 
 
-def test_dispatch_pauses_at_the_bounds_of_unacknowledged_messages(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Per consumer, then per subscription; acknowledging resumes it."""
-    monkeypatch.setattr(dispatch, "UNACKED_PER_CONSUMER_MAX", 3)
-    monkeypatch.setattr("ledgerfold.broker.subscriptions.shared.UNACKED_PER_SUBSCRIPTION_MAX", 5)
+def test_dispatch_pauses_at_the_limits_of_unacknowledged_messages() -> None:
+    """Per consumer, then per subscription; as in Pulsar it resumes when half is acknowledged."""
     dispatcher, a, b = SharedDispatcher(), consumer("a", 1), consumer("b", 2)
+    dispatcher.limit(UnackedLimits(3, 5))
     dispatcher.add(a)
     assert given_out(dispatcher, candidates(range(9))) == {"a": [0, 1, 2]}
     dispatcher.add(b)
@@ -234,8 +231,35 @@ def test_dispatch_pauses_at_the_bounds_of_unacknowledged_messages(
     assert dispatcher.budget().messages == 0
     assert dispatcher.is_blocked
     dispatcher.settle(a, Position(1, 0))
-    assert (a.is_blocked, dispatcher.is_blocked) == (False, False)
-    assert given_out(dispatcher, candidates([5, 6])) == {"a": [5], "b": []}
+    assert (a.is_blocked, dispatcher.is_blocked) == (True, True)
+    dispatcher.settle(a, Position(1, 1))
+    assert (a.is_blocked, dispatcher.is_blocked) == (False, True)
+    assert given_out(dispatcher, candidates([5, 6])) == {"a": [], "b": []}
+    dispatcher.settle(b, Position(1, 3))
+    dispatcher.settle(b, Position(1, 4))
+    assert not dispatcher.is_blocked
+    assert given_out(dispatcher, candidates([5, 6])) == {"a": [5], "b": [6]}
+
+
+@pytest.mark.parametrize(("limits", "count"), [((0, 3), 3), ((3, 0), 3), ((0, 0), 9), ((1, 1), 1)])
+def test_a_limit_of_0_is_none(limits: tuple[int, int], count: int) -> None:
+    dispatcher, c = SharedDispatcher(), consumer("c", 1)
+    dispatcher.limit(UnackedLimits(*limits))
+    dispatcher.add(c)
+    assert len(given_out(dispatcher, candidates(range(9)))["c"]) == count
+    dispatcher.pass_over(Position(1, 9))
+    assert (c.is_blocked, dispatcher.is_blocked) == (False, False)
+
+
+def test_a_new_limit_applies_to_what_is_delivered_already() -> None:
+    dispatcher, c = SharedDispatcher(), consumer("c", 1)
+    dispatcher.add(c)
+    given_out(dispatcher, candidates(range(4)))
+    dispatcher.limit(UnackedLimits(4, 4))
+    assert c.is_blocked
+    assert dispatcher.is_blocked
+    dispatcher.limit(UnackedLimits(9, 9))
+    assert (c.is_blocked, dispatcher.is_blocked) == (False, False)
 
 
 def test_a_join_or_leave_moves_only_its_share_of_the_ring() -> None:
