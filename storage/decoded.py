@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
@@ -11,6 +13,18 @@ from ledgerfold.storage.entry import Buffer, EntryHeader
 def key_bytes(key: bytes | str) -> bytes:
     """Returns a key as stored. Undecodable bytes in a string, as in file names, are preserved."""
     return key if isinstance(key, bytes) else key.encode(errors="surrogateescape")
+
+
+def decoded_key(key: bytes) -> bytes:
+    """Decodes a key that a client has sent in base64; returns other keys unchanged.
+
+    >>> decoded_key(b"AAE="), decoded_key(b"?")
+    (b'\\x00\\x01', b'?')
+    """
+    try:
+        return base64.b64decode(key, validate=True)
+    except binascii.Error:
+        return key
 
 
 class Routing(NamedTuple):

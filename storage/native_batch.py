@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
-from contextlib import suppress
 from itertools import pairwise
 
 from google.protobuf.message import DecodeError
 
 from ledgerfold.storage.columns import from_column, offsets_of
 from ledgerfold.storage.compression import decompress
-from ledgerfold.storage.decoded import DecodedBatch, Routing
+from ledgerfold.storage.decoded import DecodedBatch, Routing, decoded_key
 from ledgerfold.storage.entry import Buffer, EntryHeader
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.native import HAS_KEY, KEY_IS_BASE64, NULL_VALUE
@@ -107,8 +105,7 @@ class NativeBatch(DecodedBatch):
             return Routing(None, keys.deliver_at_ms)
         key = _slice(keys.keys, keys.key_offsets, row)
         if flags & KEY_IS_BASE64:
-            with suppress(ValueError):
-                key = b64decode(key, validate=True)
+            key = decoded_key(key)
         return Routing(key, keys.deliver_at_ms)
 
     @staticmethod

@@ -54,3 +54,9 @@ def partition_index(name: str) -> int:
     """Returns the index as in message ids: -1 if the name is not a partition's."""
     partition = parse_partition(name)
     return -1 if partition is None else partition.index
+
+
+def base_topic(name: str) -> str:
+    """Returns the partitioned topic of a partition's name; other names as they are."""
+    partition = parse_partition(name)
+    return name if partition is None else partition.topic

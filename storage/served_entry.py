@@ -73,31 +73,31 @@ def row_numbers(live_rows: bytes, rows: int) -> list[int]:
     return [row for row in range(rows) if live_rows[row >> 3] >> (row & 7) & 1]
 
 
-def read_served_header(buffer: Buffer, path: str = "entry") -> EntryHeader:
+def read_served_header(buffer: Buffer) -> EntryHeader:
     """Decodes and verifies the header of an entry from a broker, stored or served.
 
     Raises Corruption, IncompatibleFormat.
     """
     if len(buffer) < HEADER_BYTES + LIVE_ROWS_BYTES or buffer[_VERSION_AT] != SERVED_VERSION:
-        return read_header(buffer, 0, path)
+        return read_header(buffer)
     base = _decoded(buffer, 0, b"")
     for crc, found in (
         (base.crc, crc32c(buffer[4 : HEADER_BYTES - 8])),
         (base.header_crc, crc32c(buffer[: HEADER_BYTES - 4])),
     ):
         if crc != found:
-            raise Corruption(path, 0, f"header CRC32C {crc:08x}", f"{found:08x}")
+            raise Corruption("entry", 0, f"header CRC32C {crc:08x}", f"{found:08x}")
     rows = int.from_bytes(buffer[HEADER_BYTES : HEADER_BYTES + 4], "little")
     end = HEADER_BYTES + 4 + (rows + 7) // 8
     if len(buffer) < end + 4:
-        raise Corruption(path, HEADER_BYTES, f"{rows} bits of live rows", f"{len(buffer)} bytes")
+        raise Corruption("entry", HEADER_BYTES, f"{rows} bits of live rows", f"{len(buffer)} bytes")
     crc, found = int.from_bytes(buffer[end : end + 4], "little"), crc32c(buffer[HEADER_BYTES:end])
     if crc != found:
-        raise Corruption(path, HEADER_BYTES, f"live rows CRC32C {crc:08x}", f"{found:08x}")
+        raise Corruption("entry", HEADER_BYTES, f"live rows CRC32C {crc:08x}", f"{found:08x}")
     live_rows = bytes(buffer[HEADER_BYTES + 4 : end])
     if live_rows_in(live_rows) != base.message_count or not base.message_count:
         found_rows = f"{live_rows_in(live_rows)} live rows"
-        raise Corruption(path, HEADER_BYTES, f"{base.message_count} live rows", found_rows)
+        raise Corruption("entry", HEADER_BYTES, f"{base.message_count} live rows", found_rows)
     return base._replace(stored_rows=rows, live_rows=live_rows)
 
 

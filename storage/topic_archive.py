@@ -48,7 +48,7 @@ from ledgerfold.storage.names import (
     parse_segment_name,
     segment_path,
 )
-from ledgerfold.storage.partition_names import parse_partition
+from ledgerfold.storage.partition_names import base_topic, parse_partition
 from ledgerfold.storage.reader import LedgerReader
 from ledgerfold.storage.records import FEATURES, decode_record
 from ledgerfold.storage.removal import delete_left
@@ -217,8 +217,7 @@ class TopicImport:
 
     def _check_free(self, checked: _Checked) -> None:
         for name in sorted(checked.names):
-            partition = parse_partition(name)
-            full_name = name if partition is None else partition.topic
+            full_name = base_topic(name)
             if self._metadata.topic(name) or self._metadata.partitioned_topic(name):
                 raise TopicExists(name)
             if self._metadata.partitioned_topic(full_name) or self._metadata.schemas(full_name):

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import binascii
 import json
 import shutil
 import sys
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.tables import Row, aligned, cut, printable
 from ledgerfold.broker.cli.verbs import Argument, argument, flag, together
+from ledgerfold.storage.decoded import decoded_key
 from ledgerfold.storage.message_ids import id_text
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def message_row(message: Message) -> dict[str, Any]:
         shown["offset"] = offset
     key = batch.key(at)
     if key is not None and batch.key_is_base64(at):
-        key = _key_bytes(key)
+        key = decoded_key(key)
     _add_content(shown, key, None if batch.is_null(at) else message.data())
     shown["tombstone"] = entry.is_tombstone(row)
     shown["properties"] = batch.properties(at)
@@ -216,14 +216,6 @@ def message_row(message: Message) -> dict[str, Any]:
     is_numbered = offset is None or batch.producer_name != ""
     shown["sequence_id"] = batch.sequence_id(at) if is_numbered else None
     return shown
-
-
-def _key_bytes(key: bytes) -> bytes:
-    """Decodes a key that is marked as base64; returns it unchanged if it is not."""
-    try:
-        return base64.b64decode(key, validate=True)
-    except binascii.Error:
-        return key
 
 
 def content(key: bytes | None, value: bytes | None) -> dict[str, Any]:

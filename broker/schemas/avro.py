@@ -25,7 +25,6 @@ from ledgerfold.storage.errors import InvalidSchema
 from ledgerfold.storage.lru_cache import LruCache
 
 PRIMITIVES = frozenset(["null", "boolean", "int", "long", "float", "double", "bytes", "string"])
-NAMED = frozenset(("record", "enum", "fixed"))
 NESTED_MAX = 100
 _SHOWN = 60
 # Attributes with a defined meaning; others are compared as they are. Java compares an enum's

@@ -32,7 +32,6 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from ledgerfold.storage.errors import AuthenticationFailed, InvalidRequest
 
-ALGORITHMS = ("HS256", "RS256", "ES256")
 TOKEN_BYTES_MAX = 16 * 1024
 KEY_BYTES_MAX = 64 * 1024
 ROLE_CHARACTERS_MAX = 1024

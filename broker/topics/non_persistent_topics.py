@@ -18,9 +18,9 @@ from ledgerfold.broker.common.names import is_non_persistent, namespace_of
 from ledgerfold.broker.topics.loaded_topic import TopicContext
 from ledgerfold.broker.topics.non_persistent_topic import NonPersistentTopic
 from ledgerfold.broker.topics.partitions import Partitions
-from ledgerfold.broker.topics.schemas import Schemas, owner_of
+from ledgerfold.broker.topics.schemas import Schemas
 from ledgerfold.storage.errors import NotAllowed, TopicExists, Unavailable
-from ledgerfold.storage.partition_names import parse_partition
+from ledgerfold.storage.partition_names import base_topic, parse_partition
 
 # Pulsar's default.
 UNUSED_MS = 60_000
@@ -68,8 +68,7 @@ class NonPersistentTopics:
         topic = self._topics.get(name)
         if topic is not None:
             return topic
-        partition, partitions = parse_partition(name), self._broker.partitions
-        parent = name if partition is None else partition.topic
+        partitions, parent = self._broker.partitions, base_topic(name)
         create = create and self._broker.settings.creates_topics
         if not create and not partitions.count(parent):
             raise partitions.not_found(name, self._broker.settings.creates_topics)
@@ -121,7 +120,7 @@ class NonPersistentTopics:
         """Returns whether a topic, partitioned or not, or a partition of it exists. Thread-safe."""
         if self._broker.partitions.count(owner):
             return True
-        return any(owner_of(each) == owner for each in tuple(self._topics))
+        return any(base_topic(each) == owner for each in tuple(self._topics))
 
     def stop(self) -> None:
         """Ends all topics; no new one may begin."""

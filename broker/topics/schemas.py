@@ -37,7 +37,7 @@ from ledgerfold.storage.errors import (
     SchemaNotFound,
 )
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
-from ledgerfold.storage.partition_names import parse_partition
+from ledgerfold.storage.partition_names import base_topic
 from ledgerfold.storage.records import SCHEMAS
 from ledgerfold.v1.records_pb2 import Policies, SchemaDefinition, SchemaRecord, TopicRecord
 
@@ -81,23 +81,23 @@ class Schemas:
 
     def versions(self, topic: str) -> list[SchemaRecord]:
         """Returns all versions, oldest first."""
-        return [each for each in self._metadata.schemas(owner_of(topic)) if not each.deleted]
+        return [each for each in self._metadata.schemas(base_topic(topic)) if not each.deleted]
 
     def version(self, topic: str, number: int | None = None) -> SchemaRecord:
         """Returns a version, by default the latest. Raises SchemaNotFound."""
-        name = owner_of(topic)
+        name = base_topic(topic)
         record = self._metadata.schema(name, number)
         if record is None or record.deleted:
             raise SchemaNotFound(name, number)
         return record
 
     def has_versions(self, topic: str) -> bool:
-        latest = self._metadata.schema(owner_of(topic))
+        latest = self._metadata.schema(base_topic(topic))
         return latest is not None and not latest.deleted
 
     def policies(self, topic: str) -> Policies:
         """Returns the policies in force for the topic, which need not exist."""
-        name = owner_of(topic)
+        name = base_topic(topic)
         partitioned = self._metadata.partitioned_topic(name)
         if partitioned is not None:
             return self._levels.in_force(TopicRecord(name=name, policies=partitioned.policies))
@@ -122,7 +122,7 @@ class Schemas:
             check_definition(definition)
             why = why_incompatible(_definitions(self.versions(topic)), definition, strategy)
             if why is not None:
-                raise IncompatibleSchema(owner_of(topic), why)
+                raise IncompatibleSchema(base_topic(topic), why)
 
         await self._work(compare)
 
@@ -139,7 +139,7 @@ class Schemas:
         """Checks that a producer needs no schema. Raises IncompatibleSchema."""
         # Most topics have no schema, which is checked more quickly.
         if self.has_versions(topic) and self.policies(topic).schema_validation_enforced:
-            raise IncompatibleSchema(owner_of(topic), _NO_SCHEMA)
+            raise IncompatibleSchema(base_topic(topic), _NO_SCHEMA)
 
     async def for_consumer(
         self, topic: str, definition: SchemaDefinition, *, is_idle: Callable[[], bool]
@@ -158,7 +158,7 @@ class Schemas:
             check_definition(definition)
             why = why_no_consumer(_definitions(self.versions(topic)), definition, strategy)
             if why is not None:
-                raise IncompatibleSchema(owner_of(topic), why)
+                raise IncompatibleSchema(base_topic(topic), why)
 
         await self._work(compare)
 
@@ -174,7 +174,7 @@ class Schemas:
 
     @runs_to_completion
     async def _put(self, topic: str, definition: SchemaDefinition, *, by_client: bool) -> int:
-        async with self._turn(owner_of(topic)):
+        async with self._turn(base_topic(topic)):
             policies, now_ms = self.policies(topic), self._clock_ms()
             adding = _Adding(self._metadata, topic, definition, policies, now_ms)
             may_write = (lambda: self._exists(topic)) if by_client else None
@@ -183,7 +183,7 @@ class Schemas:
     @runs_to_completion
     async def delete(self, topic: str, *, force: bool) -> int:
         """Deletes all versions. Returns the number of the mark; -1 with `force`."""
-        name = owner_of(topic)
+        name = base_topic(topic)
         check_topic(name)
         mark = SchemaRecord(topic=name, deleted=True, created_ms=self._clock_ms())
 
@@ -207,7 +207,7 @@ class Schemas:
 
         `exists`: whether anything that has the schema exists; thread-safe. Raises DiskFailure.
         """
-        owners = {owner_of(each) for each in ended if self._metadata.schema(owner_of(each))}
+        owners = {base_topic(each) for each in ended if self._metadata.schema(base_topic(each))}
 
         def edit(batch: MetadataBatch) -> None:
             # A client's version is only added to a topic that exists: before this, or after.
@@ -238,7 +238,7 @@ class _Adding:
         now_ms: int,
     ) -> None:
         self._metadata, self._definition, self._policies = metadata, definition, policies
-        self._name, self._topic, self._now_ms = topic, owner_of(topic), now_ms
+        self._name, self._topic, self._now_ms = topic, base_topic(topic), now_ms
 
     def put(self, exists: Callable[[], bool] | None) -> int:
         """Returns the number of the version. Raises the reason for a refusal.
@@ -289,12 +289,6 @@ class _Adding:
         if sizes > TOPIC_BYTES_MAX:
             what = f"Bytes of all versions of the schema of {self._topic}"
             raise LimitExceeded(what, sizes, TOPIC_BYTES_MAX, _ADVICE)
-
-
-def owner_of(topic: str) -> str:
-    """Returns the name that has the schema: for a partition, its partitioned topic's."""
-    partition = parse_partition(topic)
-    return topic if partition is None else partition.topic
 
 
 def _definitions(records: Sequence[SchemaRecord]) -> list[SchemaDefinition]:

@@ -22,7 +22,7 @@ from functools import lru_cache
 
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Buffer
 from ledgerfold.storage.errors import InvalidRequest
-from ledgerfold.storage.varints import varint
+from ledgerfold.storage.varints import read_varint, varint
 
 # The size limit of a message in either direction. Any entry fits, with its metadata.
 FRAME_BYTES_MAX = ENTRY_BYTES_MAX + 1024 * 1024
@@ -72,29 +72,18 @@ def is_bulk(frame: Buffer) -> bool:
     return len(frame) > 0 and frame[0] == _BULK_TAG
 
 
-def _read_varint(frame: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = frame[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise InvalidRequest("Invalid frame: a varint is too long.")
-
-
 def _fields(view: memoryview) -> Iterator[tuple[int, memoryview | int]]:
     """Yields number and value of each field. Raises InvalidRequest for an invalid one."""
     at, end = 0, len(view)
     while at < end:
         try:
-            tag, at = _read_varint(view, at)
+            tag, at = read_varint(view, at)
             kind = tag & 7
-            size, at = _read_varint(view, at)
+            size, at = read_varint(view, at)
         except IndexError as error:
             raise InvalidRequest("Invalid frame: it ends within a varint.") from error
+        except ValueError as error:
+            raise InvalidRequest("Invalid frame: a varint is too long.") from error
         if kind == 0:
             yield tag >> 3, size
             continue

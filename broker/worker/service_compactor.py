@@ -31,6 +31,7 @@ from ledgerfold.storage.errors import (
     LedgerfoldError,
     NotAllowed,
 )
+from ledgerfold.strategies.loading import describe_error
 from ledgerfold.v1.admin_pb2 import (
     COMPACTOR_STATE_DISABLED,
     COMPACTOR_STATE_UNAVAILABLE,
@@ -63,7 +64,7 @@ def load_service(name: str) -> CompactionService:
         factory = reduce(getattr, attribute.split("."), module)
         service: CompactionService = factory()
     except Exception as error:  # user code: it may raise anything
-        raise _refused(name, f"it cannot be created ({_error_text(error)})") from error
+        raise _refused(name, f"it cannot be created ({describe_error(error)})") from error
     for method in ("run", "close"):
         if not asyncio.iscoroutinefunction(getattr(service, method, None)):
             kind = type(service).__name__
@@ -73,11 +74,6 @@ def load_service(name: str) -> CompactionService:
 
 def _refused(name: str, why: str) -> InvalidRequest:
     return InvalidRequest(f"--compaction-service {name}: {why}.")
-
-
-def _error_text(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]:.300}" if lines else type(error).__name__
 
 
 class _Call:
@@ -156,7 +152,7 @@ class ServiceCompactor(Compactor):
             _log.error("%s did not close within %g s", self._name, self._end_seconds)
             return
         if not closing.is_cancelled and (error := closing.error) is not None:
-            _log.error("%s was not closed: %s", self._name, _error_text(error), exc_info=error)
+            _log.error("%s was not closed: %s", self._name, describe_error(error), exc_info=error)
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join, self._end_seconds)
         if not self._thread.is_alive():
@@ -177,7 +173,9 @@ class ServiceCompactor(Compactor):
         if isinstance(error, LedgerfoldError):
             raise error
         if error is not None:
-            raise InvalidStrategy(strategy.name, f"{self._name}: {_error_text(error)}") from error
+            raise InvalidStrategy(
+                strategy.name, f"{self._name}: {describe_error(error)}"
+            ) from error
 
     async def clean(self, plan: CleanPlan) -> CleanManifest:
         """Raises CompactorUnavailable: a service executes plans of Pulsar topics only."""
@@ -233,7 +231,7 @@ class ServiceCompactor(Compactor):
         if isinstance(error, LedgerfoldError):
             raise error
         if error is not None:
-            raise CompactionFailed(self._name, _error_text(error)) from error
+            raise CompactionFailed(self._name, describe_error(error)) from error
         manifest = running.result
         if not isinstance(manifest, Manifest):
             raise CompactionFailed(

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-
-def decoded(key: bytes) -> bytes:
-    """Decodes a key from base64; returns other keys unchanged.
-
-    >>> decoded(b"AAE="), decoded(b"?")
-    (b'\\x00\\x01', b'?')
-    """
-    try:
-        return base64.b64decode(key, validate=True)
-    except binascii.Error:
-        return key
+from ledgerfold.storage.decoded import decoded_key
 
 
 def with_decoded(keys: pa.Array, is_base64: NDArray[np.bool_]) -> pa.Array:
@@ -27,5 +14,5 @@ def with_decoded(keys: pa.Array, is_base64: NDArray[np.bool_]) -> pa.Array:
     listed = keys.to_pylist()
     for row in np.flatnonzero(is_base64):
         if listed[row] is not None:
-            listed[row] = decoded(listed[row])
+            listed[row] = decoded_key(listed[row])
     return pa.array(listed, pa.binary())

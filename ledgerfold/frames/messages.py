@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ledgerfold.frames.keys import decoded
 from ledgerfold.frames.query import Query
 from ledgerfold.frames.rows import Rows
 from ledgerfold.frames.schema import HEADERS, SCHEMA, TIME
+from ledgerfold.storage.decoded import decoded_key
 from ledgerfold.storage.entry import Buffer, EntryHeader
 from ledgerfold.storage.kafka.batch import NO_TIMESTAMP
 from ledgerfold.storage.kafka.entries import KafkaBatch
@@ -59,7 +59,7 @@ class PulsarRows(Rows):
 def _keys(batch: PulsarBatch) -> Iterator[bytes | None]:
     for row in range(batch.rows):
         key = batch.key(row)
-        yield decoded(key) if key is not None and batch.key_is_base64(row) else key
+        yield decoded_key(key) if key is not None and batch.key_is_base64(row) else key
 
 
 def _values(batch: PulsarBatch) -> Iterator[bytes | None]:

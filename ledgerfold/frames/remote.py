@@ -33,12 +33,11 @@ from ledgerfold.frames.query import Query
 from ledgerfold.storage.entry import EARLIEST, LATEST, Position, read_header, verify_sections
 from ledgerfold.storage.errors import NotAllowed
 from ledgerfold.storage.kafka.batch import read_batch_header
-from ledgerfold.storage.partition_names import parse_partition, partition_name
+from ledgerfold.storage.partition_names import partition_index, partition_name
 from ledgerfold.storage.stored_entries import StoredEntry
 from ledgerfold.v1 import admin_pb2, data_pb2, kafka_pb2
 
 MESSAGES_AHEAD = 4000
-_LAST_ENTRY = LATEST.entry_id
 
 
 @dataclass(frozen=True)
@@ -166,7 +165,7 @@ class Remote:
         return RemotePart(
             self._url,
             topic,
-            _index(topic),
+            partition_index(topic),
             start,
             end,
             compacted,
@@ -195,7 +194,7 @@ class Remote:
         return RemotePart(
             self._url,
             topic,
-            _index(topic),
+            partition_index(topic),
             Position(0, low),
             None,
             read_committed=query.read_committed,
@@ -206,11 +205,6 @@ class Remote:
 
 def _visible_end(log: kafka_pb2.DescribeLogResponse, query: Query) -> int:
     return log.last_stable_offset if query.read_committed else log.high_watermark
-
-
-def _index(topic: str) -> int:
-    partition = parse_partition(topic)
-    return -1 if partition is None else partition.index
 
 
 class _Stream:

@@ -20,10 +20,8 @@ Bound: the decompressed payload, and 12 bytes for each message; after a compacti
 from __future__ import annotations
 
 from array import array
-from base64 import b64decode
-from contextlib import suppress
 
-from ledgerfold.storage.decoded import DecodedBatch, Routing, property_texts
+from ledgerfold.storage.decoded import DecodedBatch, Routing, decoded_key, property_texts
 from ledgerfold.storage.entry import Buffer, EntryHeader
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.pulsar.metadata import (
@@ -99,8 +97,7 @@ class PulsarBatch(DecodedBatch):
         metadata = parse_metadata(key_section)
         key = cls.first_key(header, key_section)
         if metadata.partition_key_b64_encoded and not metadata.ordering_key and key is not None:
-            with suppress(ValueError):
-                key = b64decode(key, validate=True)
+            key = decoded_key(key)
         return Routing(key, max(0, metadata.deliver_at_time))
 
     @staticmethod

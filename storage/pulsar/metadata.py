@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import InvalidRequest
-from ledgerfold.storage.varints import varint
+from ledgerfold.storage.varints import read_varint, varint
 from ledgerfold.v1.pulsar_pb2 import MessageMetadata
 
 # Numbers of fields.
@@ -73,9 +73,12 @@ def replaced(section: bytes, fields: Mapping[int, int | bytes | list[bytes] | No
 
     Raises InvalidRequest.
     """
-    fields_kept = [
-        section[start:end] for number, start, end in _fields(section) if number not in fields
-    ]
+    try:
+        fields_kept = [
+            section[start:end] for number, start, end in _fields(section) if number not in fields
+        ]
+    except (IndexError, ValueError) as error:
+        raise InvalidRequest("A number in metadata is cut off.") from error
     for number, value in fields.items():
         if isinstance(value, int):
             fields_kept += (varint(number << 3 | _VARINT), varint(value))
@@ -89,17 +92,17 @@ def _fields(section: bytes) -> Iterator[tuple[int, int, int]]:
     """Yields the number, start and end of each field. A group is one field, regardless of its
     contents.
 
-    Accepts the same input as protobuf.
+    Accepts the same input as protobuf. Raises InvalidRequest, and as read_varint().
     """
     start = at = 0
     end, groups = len(section), list[int]()
     while at < end:
-        tag, at = _varint_at(section, at)
+        tag, at = read_varint(section, at)
         number, kind = tag >> 3, tag & 7
         if kind == _VARINT:
-            _, at = _varint_at(section, at)
+            _, at = read_varint(section, at)
         elif kind == _LENGTH:
-            size, at = _varint_at(section, at)
+            size, at = read_varint(section, at)
             at += size
         elif kind in (_FIXED32, _FIXED64):
             at += 4 if kind == _FIXED32 else 8
@@ -114,14 +117,3 @@ def _fields(section: bytes) -> Iterator[tuple[int, int, int]]:
             start = at
     if groups:
         raise InvalidRequest("A group in metadata is cut off.")
-
-
-def _varint_at(section: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < len(section) and shift < 70:
-        byte = section[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-    raise InvalidRequest("A number in metadata is cut off.")

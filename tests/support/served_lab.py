@@ -21,7 +21,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from ledgerfold.broker.client.streams.stream_call import StreamCall
+from ledgerfold.broker.client.streams.connection import StreamCall
 from ledgerfold.broker.rpc.stream import EOF
 from ledgerfold.broker.security.guard import Guard
 from ledgerfold.broker.server.grpc_server import (

@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ledgerfold.broker.client.core.partitioned_producer import AnyProducer, open_producer
-from ledgerfold.broker.client.core.topic_sources import base_of
 from ledgerfold.broker.client.messages.configs import ProducerConfig
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
@@ -29,6 +28,7 @@ from ledgerfold.broker.client.messages.policies import ConsumerDeadLetterPolicy
 from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.broker.client.streams.inbox import Delivery
 from ledgerfold.storage.errors import SubscriptionExists
+from ledgerfold.storage.partition_names import base_topic
 from ledgerfold.v1 import admin_pb2, data_pb2
 
 _log = logging.getLogger(__name__)
@@ -169,7 +169,7 @@ class DeadLetters:
         """Returns the message to publish: a copy with its origin."""
         message_id = _id_text(message.message_id())
         origin = {
-            "REAL_TOPIC": base_of(self._source),
+            "REAL_TOPIC": base_topic(self._source),
             "ORIGIN_MESSAGE_ID": message_id,
             # The name that older clients read.
             "ORIGIN_MESSAGE_IDY_TIME": message_id,

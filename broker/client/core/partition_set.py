@@ -26,14 +26,13 @@ from typing import Any, Generic, Self, TypeVar
 from ledgerfold.broker.client.core.topic_sources import (
     ListedTopics,
     TopicSource,
-    base_of,
     names_of,
 )
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.storage.errors import InvalidRequest
-from ledgerfold.storage.partition_names import partition_name
+from ledgerfold.storage.partition_names import base_topic, partition_name
 
 _log = logging.getLogger(__name__)
 # Large enough that polling the others costs little, small enough to serve all promptly.
@@ -101,9 +100,9 @@ class PartitionSet(Core, Generic[AnyCore]):
         self._following = asyncio.create_task(self._follow())
 
     async def _open(self, names: Sequence[str]) -> None:
-        known = set(map(base_of, self._by_name))
+        known = set(map(base_topic, self._by_name))
         opened = await open_all(
-            self._open_one(name, is_new=base_of(name) in known) for name in names
+            self._open_one(name, is_new=base_topic(name) in known) for name in names
         )
         self._by_name |= dict(zip(names, opened, strict=True))
         self.cores += tuple(opened)
@@ -124,9 +123,9 @@ class PartitionSet(Core, Generic[AnyCore]):
             for name in self._by_name.keys() - set(names):
                 await self._close_one(name)
         # A topic whose partitions are open is listed itself only if it was deleted meanwhile.
-        known = {base_of(name) for name in self._by_name} | self._by_name.keys()
+        known = {base_topic(name) for name in self._by_name} | self._by_name.keys()
         new = [name for name in names if name not in known]
-        for _, partitions in groupby(new, base_of):
+        for _, partitions in groupby(new, base_topic):
             try:
                 await self._open(list(partitions))
             except Exception as error:  # any error, as above: others are opened

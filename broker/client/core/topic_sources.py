@@ -20,7 +20,7 @@ from ledgerfold.broker.client.messages.options import RegexSubscriptionMode
 from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
 from ledgerfold.broker.common.names import DOMAINS, NON_PERSISTENT, PERSISTENT
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed, TopicNotFound
-from ledgerfold.storage.partition_names import parse_partition, partition_name
+from ledgerfold.storage.partition_names import base_topic, partition_name
 from ledgerfold.v1 import admin_pb2
 
 _DOMAINS = {
@@ -103,7 +103,7 @@ class TopicPattern:
         """Returns whether the (full) name matches the pattern; for a partition, whether its topic's
         does.
         """
-        base = base_of(topic)
+        base = base_topic(topic)
         domain, _, rest = base.partition("://")
         prefix = f"{self.namespace}/"
         if domain not in self._domains or not rest.startswith(prefix):
@@ -118,18 +118,12 @@ class TopicPattern:
                 page = await connection.call(request)
             except TopicNotFound:
                 return []
-            bases.update(map(base_of, filter(self.matches, page.topics)))
+            bases.update(map(base_topic, filter(self.matches, page.topics)))
             has_more, request.after = page.has_more, page.topics[-1] if page.has_more else ""
         return await with_partitions(connection, sorted(bases))
 
     def interval_s(self, connection: Connection) -> float:
         return self._interval_s
-
-
-def base_of(topic: str) -> str:
-    """Returns the name of the topic that a stream's name belongs to."""
-    partition = parse_partition(topic)
-    return topic if partition is None else partition.topic
 
 
 def names_of(topic: str, count: int) -> list[str]:

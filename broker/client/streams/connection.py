@@ -24,7 +24,6 @@ from ledgerfold.broker.client.streams.credentials import (
     ClientCredentials,
     target_of,
 )
-from ledgerfold.broker.client.streams.stream_call import StreamCall
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import AlreadyClosed, Timeout, TopicNotFound
 from ledgerfold.v1 import (
@@ -227,3 +226,33 @@ class Connection:
         self.publish = self.subscribe = self.read = gone
         if channel is not None:
             await channel.close(None)
+
+
+class StreamCall:
+    """A bidirectional call of grpc.aio without a request serializer.
+
+    It ends with the broker's reason, even while a request is being written.
+    """
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+        # Not public: another version of grpcio may not have it.
+        self._core_call = getattr(call, "_cython_call", None)
+        self.read = call.read
+        self.done_writing = call.done_writing
+        self.cancel = call.cancel
+
+    async def write(self, frame: bytes) -> None:
+        """Raises asyncio.InvalidStateError if the call has ended: read() raises the reason.
+
+        NOTE: `write` of grpc.aio would replace the broker's status by INTERNAL, "Internal error
+        from Core", when Core learns of the end before Python does.
+        """
+        if self._core_call is None:
+            await self._call.write(frame)
+            return
+        await self._call.wait_for_connection()
+        try:
+            await self._core_call.send_serialized_message(frame)
+        except grpc.aio.InternalError as error:
+            raise asyncio.InvalidStateError("The call has ended.") from error

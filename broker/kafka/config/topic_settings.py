@@ -19,8 +19,8 @@ POLICIES = ("compact", "delete")
 NO_EFFECT = "Accepted as in Kafka; without effect on a log without replicas or tiers."
 
 
-def _as(name: str, factor: int = 1) -> tuple[tuple[str, int], ...]:
-    return ((name, factor),)
+def _as(name: str) -> tuple[tuple[str, int], ...]:
+    return ((name, 1),)
 
 
 _CLEANING = [

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import grpc
 
-from ledgerfold.broker.client.streams.stream_call import StreamCall
+from ledgerfold.broker.client.streams.connection import StreamCall
 from tests.model.broker_lab import BrokerLab
 from tests.support.served_lab import ServedLab, end_of
 

@@ -17,6 +17,7 @@ from ledgerfold.frames.reading import batches_in
 from ledgerfold.frames.schema import NAMES, schema_of
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.columns import to_column
+from ledgerfold.storage.decoded import decoded_key
 from ledgerfold.storage.entry import EntryFields, build_entry, read_header, stamp
 from ledgerfold.storage.errors import Corruption, IncompatibleFormat
 from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, read_batch_header
@@ -136,7 +137,6 @@ def _is_sealed(batch: object) -> bool:
 
 def expected(entries: Sequence[StoredEntry]) -> list[dict[str, Any]]:
     """Returns the rows that the reader's decoding gives."""
-    from ledgerfold.frames.keys import decoded
 
     rows = []
     for header, data in entries:
@@ -159,7 +159,7 @@ def expected(entries: Sequence[StoredEntry]) -> list[dict[str, Any]]:
                     "partition": 3,
                     "batch_index": message.batch_index if offset is None else -1,
                     "offset": offset,
-                    "key": decoded(key) if key is not None and message.key_is_base64 else key,
+                    "key": decoded_key(key) if key is not None and message.key_is_base64 else key,
                     "value": None if message.value_is_null else message.value,
                     "publish_time": header.publish_time_ms,
                     "event_time": time if has_time else None,
