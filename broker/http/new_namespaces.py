@@ -55,7 +55,7 @@ class NewNamespaces:
         _check_clusters(body, tenant)
         if not await self._namespaces.create(request.namespace, *parsed(body)):
             raise Refusal(409, "Namespace already exists")
-        await self._policies.hold_raw_data(request.namespace)
+        await self._policies.apply(request.namespace)
 
 
 def parsed(body: dict[str, Any]) -> tuple[Policies, list[Grant]]:

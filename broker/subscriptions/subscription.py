@@ -264,6 +264,11 @@ class Subscription:
 
     # The whole subscription
 
+    def wake(self) -> None:
+        """Dispatches what changed policies allow."""
+        if self._session is not None:
+            self._session.pump.wake()
+
     def pass_over(self, through: Position) -> int:
         """Acknowledges everything up to `through` for all consumers.
 
@@ -381,20 +386,15 @@ class Subscription:
         if options.durable != self.is_durable:
             kind = "durable" if self.is_durable else "non-durable"
             raise NotAllowed(f"Subscription {self.name!r} of {self.topic} exists as {kind}.")
-        why, session = None, self._session
         if self._is_moving:
-            why = "it is being moved; try again."
-        elif session is not None:
-            why = why_busy(session.type, session.key_shared, options)
-        if why is not None:
-            raise SubscriptionBusy(self.topic, self.name, why)
-        if session is not None:
+            raise SubscriptionBusy(self.topic, self.name, "it is being moved; try again.")
+        if (session := self._session) is not None:
+            if why := why_busy(session.type, session.key_shared, options):
+                raise SubscriptionBusy(self.topic, self.name, why)
             session.dispatcher.check(options.key_shared.ranges)
 
     def _check_cumulative(self, session: Session, positions: Sequence[Position]) -> None:
         if not session.type.is_ordered:
             raise InvalidRequest(f"A {session.type} subscription cannot acknowledge cumulatively.")
-        if len(positions) != 1:
-            raise InvalidRequest(
-                f"A cumulative acknowledgement has one position, not {len(positions)}."
-            )
+        if (count := len(positions)) != 1:
+            raise InvalidRequest(f"A cumulative acknowledgement has one position, not {count}.")

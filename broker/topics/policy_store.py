@@ -100,7 +100,7 @@ class PolicyStore:
             record.policies.CopyFrom(updated_policies(record.policies, changes, remove, above))
 
         await topic.stored.change(edit)
-        await _hold_raw_data(topic)
+        await _apply(topic)
 
     async def update_partitioned_topic(
         self, name: str, changes: Policies, remove: Iterable[str]
@@ -114,7 +114,7 @@ class PolicyStore:
         for partition in self._broker.partitions.names(name):
             topic = self._broker.topics.get(partition)
             if topic is not None:
-                await _hold_raw_data(topic)
+                await _apply(topic)
 
     async def update_namespace(
         self, namespace: str, changes: Policies, remove: Iterable[str]
@@ -125,13 +125,13 @@ class PolicyStore:
         """
         await self._check(changes)
         await run_to_completion(self._update_namespace(namespace, changes, remove))
-        await self.hold_raw_data(namespace)
+        await self.apply(namespace)
 
-    async def hold_raw_data(self, namespace: str) -> None:
-        """Applies a threshold of the namespace, which may be new, to its loaded topics."""
+    async def apply(self, namespace: str) -> None:
+        """Applies the policies of a namespace, which may be new, to its loaded topics."""
         for topic in list(self._broker.topics.values()):
             if TopicName.parse(topic.name).namespace == namespace:
-                await _hold_raw_data(topic)
+                await _apply(topic)
 
     async def _check(self, changes: Policies) -> None:
         check_policies(changes)
@@ -155,6 +155,9 @@ class PolicyStore:
             await self._broker.in_thread(lambda: metadata.change(edit))
 
 
-async def _hold_raw_data(topic: Topic) -> None:
+async def _apply(topic: Topic) -> None:
+    """Applies what takes effect at once: limits and delays of deliveries, and a threshold."""
+    for subscription in topic.subscriptions.values():
+        subscription.wake()
     if topic.policies().compaction_threshold_bytes > 0:
         await topic.enable_compaction_cursor()

@@ -135,16 +135,16 @@ def test_a_topic_that_is_added_at_once_keeps_its_raw_data(
     lab: HttpLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Loaded by the policies before the write, and recorded after it."""
-    hold = lab.broker.policies.hold_raw_data
+    apply = lab.broker.policies.apply
 
     async def late(namespace: str) -> None:
         levels = lab.broker.policy_levels
         with monkeypatch.context() as patch:
             patch.setattr(levels, "of_namespace", lambda _: Policies())
             await lab.broker.create_topic("persistent://public/ns/t")
-        await hold(namespace)
+        await apply(namespace)
 
-    monkeypatch.setattr(lab.broker.policies, "hold_raw_data", late)
+    monkeypatch.setattr(lab.broker.policies, "apply", late)
     lab.done("PUT", NS, ALL)
     stats = lab.get("/persistent/public/ns/t/stats")
     assert "__compaction" in stats["subscriptions"]

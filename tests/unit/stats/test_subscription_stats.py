@@ -63,6 +63,23 @@ def test_unacknowledged_messages_block(lab: BrokerLab) -> None:
     assert blocked() == (False, False)
 
 
+def test_a_higher_limit_of_unacknowledged_messages_takes_effect_at_once(lab: BrokerLab) -> None:
+    """Without an acknowledgement, more permits or new messages, nothing had looked at it."""
+    limits, topic = Policies(max_unacked_messages_per_consumer=2), lab.topic
+    lab.run(lab.broker.policies.update_topic(topic, limits, ()))
+    subscription, consumer = consume(lab, ConsumerOptions(SHARED))
+    subscription.add_permits(consumer, 1)
+    assert len(consumer.state.pending) == 2
+    limits.max_unacked_messages_per_consumer = 3
+
+    async def raised() -> bool:
+        await lab.broker.policies.update_topic(topic, limits, ())
+        return bool(await consumer.take())
+
+    assert lab.run(raised())
+    assert len(consumer.state.pending) == 3
+
+
 def test_entries_that_wait_for_a_redelivery_are_counted(lab: BrokerLab) -> None:
     subscription, consumer = consume(lab, ConsumerOptions(SHARED))
     assert describe(subscription)["msgInReplay"] == 0
