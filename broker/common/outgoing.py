@@ -153,6 +153,16 @@ class Outgoing:
         """Returns whether more may be held, and no stream waits for space."""
         return not self.waiting and self.readable(1) > 0
 
+    def permits(self, size_bytes: int) -> bool:
+        """Returns whether an answer of this size may be held. One that is alone always may."""
+        return not self.unsent_bytes or self.unsent_bytes + size_bytes <= self.bytes_max
+
+    def no_room_for(self, size_bytes: int) -> Overloaded:
+        return Overloaded(
+            f"The answer has {size_bytes} bytes, and clients have not read {self.unsent_bytes} "
+            f"bytes; the limit is {self.bytes_max}: serve --unsent-max. Try again later."
+        )
+
     # Called by shares only
 
     def readable(self, most: int) -> int:

@@ -3,7 +3,7 @@
 aiohttp parses and writes HTTP. The limits: CONNECTIONS_MAX connections, each closed when
 CONNECTION_S pass without a new request; LINE_BYTES_MAX of a request line or header; BODY_BYTES_MAX
 of a body, which must arrive within BODY_S; REQUEST_S for a request, whose change continues after
-that.
+that. Large answers that clients have not read count as unsent (broker/common/outgoing.py).
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from typing import Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
-from ledgerfold.broker.http.answers import NO_CONTENT, Answer, Refusal
+from ledgerfold.broker.common.outgoing import READ_LEAST, Outgoing
+from ledgerfold.broker.http.answers import NO_CONTENT, Answer, Refusal, refused_for
 from ledgerfold.broker.security.certificates import Certificates, common_name
 from ledgerfold.broker.security.listening import SERVER, open_port
 from ledgerfold.storage.errors import AddressInUse
@@ -55,20 +57,21 @@ _log.addFilter(is_of_broker)
 
 
 class HttpListener:
-    """A server at one address. `answer`: answers a request; `option`: named if it cannot listen;
-    `certificates`: for TLS.
+    """A server at one address. `answer`: answers a request; `outgoing`: counts its answers;
+    `option`: named if it cannot listen; `certificates`: for TLS.
     """
 
     def __init__(
         self,
         answer: Callable[[web.BaseRequest], Awaitable[Answer]],
+        outgoing: Outgoing,
         option: str,
         connection_s: float = CONNECTION_S,
         *,
         certificates: Certificates | None = None,
     ) -> None:
         self._answer, self._option, self._connection_s = answer, option, connection_s
-        self._certificates = certificates
+        self._outgoing, self._certificates = outgoing, certificates
         self._runner: web.ServerRunner | None = None
         self._listening: asyncio.Server | None = None
 
@@ -105,11 +108,33 @@ class HttpListener:
             await self._runner.cleanup()
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
-        answer = await self._answer(request)
+        answer, outgoing = await self._answer(request), self._outgoing
+        is_large = len(answer.body) > READ_LEAST
+        if is_large and not outgoing.permits(len(answer.body)):
+            answer = refused_for(outgoing.no_room_for(len(answer.body)))
+            is_large = False
         headers = {"Server": SERVER, **answer.headers}
         if answer.status != NO_CONTENT:
             headers["Content-Type"] = answer.content_type
-        return web.Response(status=answer.status, body=answer.body, headers=headers)
+        options: Any = {"status": answer.status, "body": answer.body, "headers": headers}
+        if is_large and request.transport is not None:
+            return _LargeResponse(outgoing, request.transport, **options)
+        return web.Response(**options)
+
+
+class _LargeResponse(web.Response):
+    """A response whose body counts as unsent until the client has read most of it."""
+
+    def __init__(self, outgoing: Outgoing, transport: asyncio.Transport, **options: Any) -> None:
+        super().__init__(**options)
+        self._outgoing, self._transport = outgoing, transport
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        with closing(self._outgoing.share()) as share:
+            share.on_overrun(self._transport.abort)
+            share.hold(self.content_length or 0)
+            share.sending()
+            await super().write_eof(data)
 
 
 class _Handler(RequestHandler):

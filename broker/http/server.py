@@ -108,7 +108,11 @@ class AdminServer:
         self._hosts, self._process = hosts, process
         self._scheme = "http" if certificates is None else "https"
         self._listener = HttpListener(
-            self._answer, "--admin-listen", connection_s, certificates=certificates
+            self._answer,
+            broker.outgoing,
+            "--admin-listen",
+            connection_s,
+            certificates=certificates,
         )
         # Known once the port is.
         self._routes: asyncio.Future[Routes] = asyncio.get_running_loop().create_future()

@@ -73,7 +73,9 @@ class PageServer:
     ) -> None:
         self._broker, self._writes, self._authentication = broker, writes, authentication
         self.guard = Guard(names)
-        self._listener = HttpListener(self._answer, "--ui", certificates=certificates)
+        self._listener = HttpListener(
+            self._answer, broker.outgoing, "--ui", certificates=certificates
+        )
         compaction = CompactionHandlers(broker)
         self._overview, self._topic = Overview(broker), TopicPage(broker)
         self._explain, self._what_if = (

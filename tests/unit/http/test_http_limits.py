@@ -248,3 +248,26 @@ def test_a_defect_is_reported_without_details(
     answer = lab.ask("GET", "/persistent/public/default")
     assert answer.status == 500
     assert answer.reason == "Internal error: KeyError; the broker's log has the traceback."
+
+
+def test_answers_that_are_not_read_count_as_unsent(
+    lab: HttpLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """64 clients could each hold a list of all topics. Tests had read every answer."""
+    names = [f"persistent://public/default/{at:01000}" for at in range(20_000)]
+    path, outgoing = "/persistent/public/default", lab.broker.outgoing
+    request = f"GET /admin/v2{path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    monkeypatch.setattr(lab.broker.names, "listed", lambda _: list(names))
+    monkeypatch.setattr(outgoing, "bytes_max", 30_000_000)
+    assert lab.get(path) == names
+    wait_until(lambda: outgoing.unsent_bytes == 0, "the end of the answer")
+    with connect(lab) as silent:
+        silent.sendall(request)
+        wait_until(lambda: outgoing.unsent_bytes > 20_000_000, "the answer")
+        answer = lab.ask("GET", path)
+        assert (answer.status, "serve --unsent-max" in answer.reason) == (503, True), answer
+        assert lab.get("/tenants") == ["public"]
+        (share,) = lab.on_loop(lambda: tuple(outgoing.shares))
+        lab.on_loop(lambda: share.overrun(outgoing.no_room_for(1)))
+        wait_until(lambda: outgoing.unsent_bytes == 0, "the end of the silent client")
+    assert lab.get(path) == names
