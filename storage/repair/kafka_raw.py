@@ -234,14 +234,19 @@ def _move_empty(log: KafkaLog, facts: Facts) -> None:
 
 
 def _insert(log: KafkaLog, facts: LedgerFacts) -> None:
-    """Inserts a raw ledger that no segment names, after those with lower ids."""
+    """Inserts a raw ledger that no segment names, after those with lower ids.
+
+    It joins the segment before it if it has no batches, lies between two ledgers of that segment,
+    or begins at that segment's base offset: the segment is empty then.
+    """
     at = sum(
         each.is_cleaned or not each.ledger_ids or each.ledger_ids[0] < facts.ledger_id
         for each in log.segments
     )
     if at and not log.segments[at - 1].is_cleaned:
-        before = log.segments[at - 1].ledger_ids
-        if not facts.span.batches or (before and before[-1] > facts.ledger_id):
+        segment = log.segments[at - 1]
+        before, is_at_base = segment.ledger_ids, facts.span.base_offset == segment.base_offset
+        if not facts.span.batches or (before and before[-1] > facts.ledger_id) or is_at_base:
             before[:] = sorted([*before, facts.ledger_id])
             return
     base = facts.span.base_offset if facts.span.batches else _next_offset(log, at)

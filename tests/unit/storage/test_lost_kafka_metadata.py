@@ -214,6 +214,15 @@ def test_an_empty_segment_is_moved_behind_the_batches_of_a_restored_one() -> Non
     assert [(each.base_offset, list(each.ledger_ids)) for each in log.segments] == [(0, [3, 8])]
 
 
+@pytest.mark.parametrize("is_incomplete", [True, False])
+def test_a_ledger_at_the_offset_of_an_empty_segment_joins_it(is_incomplete: bool) -> None:
+    """Two segments with one base offset are read as one: the ledger's batches were not found."""
+    log = KafkaLog(segments=[KafkaSegment(base_offset=1, ledger_ids=[5])])
+    facts = {5: LedgerFacts(5, False, Span()), 6: LedgerFacts(6, False, Span(1, 2, 1))}
+    list_raw(log, [5, 6], facts, is_incomplete=is_incomplete)
+    assert [(each.base_offset, list(each.ledger_ids)) for each in log.segments] == [(1, [5, 6])]
+
+
 def test_producers_before_a_restored_cleaning_are_forgotten() -> None:
     """They are those of other batches, if the log was truncated before it was cleaned.
 
