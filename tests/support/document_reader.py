@@ -138,7 +138,7 @@ class Reader:
         tests.mkdir(exist_ok=True)
         for block in blocks:
             (tests / f"test_line_{block.line}.py").write_text(block.text)
-        out = self._run("python -m pytest -q -p no:cacheprovider -W error tests")
+        out = self._run("python -m pytest -q -p no:cacheprovider -p no:asyncio -W error tests")
         return Done("pytest", out)
 
     def here(self, text: str) -> str:
