@@ -142,6 +142,8 @@ POLICIES = {
     "schema-validation-enforce": "--disable",
     "is-allow-auto-update-schema": "--enable",
     "delayed-delivery": "false",
+    "max-unacked-messages-per-consumer": "-m 10",
+    "max-unacked-messages-per-subscription": "-m 10",
     "deduplication": "--enable",
 }
 for scope, name in (("topics", T), ("namespaces", "public/walked")):
