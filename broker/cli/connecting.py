@@ -32,11 +32,17 @@ def refuse_url(options: argparse.Namespace, instead: str) -> None:
 def credentials_of(options: argparse.Namespace) -> dict[str, Any]:
     """Returns the client's arguments about TLS and authentication: given, or in the environment.
 
-    Raises OSError: of the token's file.
+    Variables about TLS have no effect on a broker without TLS. Raises InvalidRequest: of options
+    that would have none; OSError: of the token's file.
     """
+    url = getattr(options, "url", "")
+    has_tls = url.partition("://")[0].endswith("+ssl")
 
     def option(name: str) -> str | None:
         credentials: str | None = getattr(options, name, None)
+        if name.startswith("tls_") and not has_tls:
+            _refuse_tls(url, name, credentials)
+            return None
         # Empty if the context has none.
         return (
             os.environ.get(f"LEDGERFOLD_{name.upper()}") if credentials is None else credentials
@@ -49,6 +55,8 @@ def credentials_of(options: argparse.Namespace) -> dict[str, Any]:
     }
     credentials = {name: value for name, value in credentials.items() if value is not None}
     if getattr(options, "tls_allow_insecure", False):
+        if not has_tls:
+            _refuse_tls(url, "tls_allow_insecure", True)
         credentials["tls_allow_insecure_connection"] = True
     if token := option("token"):
         # It loads nothing but this.
@@ -56,6 +64,16 @@ def credentials_of(options: argparse.Namespace) -> dict[str, Any]:
 
         credentials["authentication"] = AuthenticationToken(token_in(token))
     return credentials
+
+
+def _refuse_tls(url: str, name: str, value: str | bool | None) -> None:
+    """Raises InvalidRequest for an option, or a context's value, that has no effect without TLS."""
+    if value:
+        option = f"--{name.replace('_', '-')}"
+        raise InvalidRequest(
+            f"{option} has no effect without TLS, which {url} does not use: begin the URL with "
+            "ledgerfold+ssl://."
+        )
 
 
 def token_in(text: str) -> str:

@@ -21,7 +21,7 @@ from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.paths import absolute_path
 
 Settings = dict[str, Any]
-INT64_MAX = 2**63 - 1
+INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SIZES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _TIMES_MS = {
@@ -98,6 +98,11 @@ def parse_count(text: str) -> int:
     return _checked(text, int(text))
 
 
+def parse_int32(text: str) -> int:
+    """Parses an integer of 0 or more that has at most 31 bits. Raises argparse's error."""
+    return _checked(text, parse_count(text), INT32_MAX)
+
+
 def parse_positive(text: str) -> int:
     """Parses an integer of 1 or more. Raises argparse's error."""
     count = parse_count(text)
@@ -126,8 +131,8 @@ POSITIVE: Settings = {"type": parse_positive, "metavar": "N"}
 PROBABILITY: Settings = {"type": parse_probability, "metavar": "P"}
 
 
-def _checked(text: str, number: int) -> int:
-    if number > INT64_MAX:
+def _checked(text: str, number: int, most: int = INT64_MAX) -> int:
+    if number > most:
         raise argparse.ArgumentTypeError(f"{text!r} is too large")
     return number
 

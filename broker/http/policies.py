@@ -71,7 +71,7 @@ def _unacked_limit(path: str, field: str) -> Policy:
     def parse(body: Any) -> Policies:
         messages = whole_number(path, body)
         if not 0 <= messages <= _INT32_MAX:
-            raise Refusal(412, f"{path} must be 0 or more")
+            raise Refusal(412, f"{path} must be between 0 and {_INT32_MAX}")
         policies = Policies()
         setattr(policies, field, messages)
         return policies

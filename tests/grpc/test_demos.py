@@ -47,9 +47,16 @@ def test_a_demonstration_deletes_its_topic_unless_told_to_keep_it(cli: Cli) -> N
 
 def test_a_temporary_broker_rejects_keep() -> None:
     """A temporary broker is deleted with the demonstration."""
-    ran = ledgerfold("--url", "127.0.0.1:1", "demo", "prices", "--keep")
+    ran = ledgerfold("--url", "127.0.0.1:0", "demo", "prices", "--keep")
     assert ran.code == 2
     assert "omit --keep" in ran.err
+
+
+def test_a_named_broker_that_does_not_answer_is_an_error() -> None:
+    """The demonstration took a temporary broker, and succeeded."""
+    ran = ledgerfold("--url", "127.0.0.1:1", "demo", "prices")
+    assert ran.code == 1, ran.out
+    assert "does not answer" in ran.err
 
 
 def test_a_demonstration_on_a_secured_broker(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """`demo`: publishes, compacts on Spark, reads the compacted view back, checks it, prints the
 figures.
 
-A demonstration uses the broker at --url if one answers, otherwise a temporary one. It prints its
-topic's name, and deletes the topic at the end, unless --topic or --keep is given.
+A demonstration uses the broker that --url, --context or LEDGERFOLD_URL names. Without these, it
+uses the broker at the default address if one answers, otherwise a temporary one, as with port 0. It
+prints its topic's name, and deletes the topic at the end, unless --topic or --keep is given.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ from ledgerfold.broker.cli.output import message_id_text
 from ledgerfold.broker.cli.tables import aligned
 from ledgerfold.broker.cli.units import POSITIVE
 from ledgerfold.broker.cli.verbs import Argument, Verbs, argument, flag
+from ledgerfold.broker.common.settings import DEFAULT_LISTEN
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.text import counted
 
 COMMANDS = Verbs()
 DEMOS = COMMANDS.command(
-    "demo", "publish, compact and check real or generated data", title="demos", metavar="DEMO"
+    "demo",
+    "publish, compact and check real or generated data; on a temporary broker if none runs",
+    title="demos",
+    metavar="DEMO",
 )
 _CLEANUP_POLICY = argument(
     "--cleanup-policy",
@@ -59,12 +64,18 @@ def _demo(name: str, help_: str, *arguments: Argument) -> Callable[[Demo], Demo]
 def _broker(options: argparse.Namespace) -> Iterator[str]:
     from ledgerfold.broker.demo.own_broker import answers, own_broker
 
-    if answers(options.url, **credentials_of(options)):
+    url_given = getattr(options, "is_url_given", False) or options.url != DEFAULT_LISTEN
+    if options.url.endswith(":0"):
+        is_used = False
+    else:
+        is_used = url_given or answers(options.url, **credentials_of(options))
+    if is_used:
+        # One that is named and does not answer is an error, as for other commands.
         yield options.url
-    elif options.keep:
+    elif options.keep or options.topic:
         raise InvalidRequest(
             f"No broker answers at {options.url}, and a temporary broker keeps nothing: omit "
-            "--keep, or start a broker with `ledgerfold serve --data DIR`."
+            "--keep and --topic, or start a broker with `ledgerfold serve --data DIR`."
         )
     else:
         with own_broker() as url:

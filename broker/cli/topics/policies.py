@@ -18,7 +18,14 @@ from ledgerfold.broker.cli.topics.serve_options import (
     SCHEMA_STRATEGIES,
     strategy_settings,
 )
-from ledgerfold.broker.cli.units import LIMIT_SIZE, LIMIT_TIME, SIZE, TIME, settings_of
+from ledgerfold.broker.cli.units import (
+    LIMIT_SIZE,
+    LIMIT_TIME,
+    SIZE,
+    TIME,
+    parse_int32,
+    settings_of,
+)
 from ledgerfold.broker.cli.verbs import (
     Argument,
     Verbs,
@@ -302,7 +309,7 @@ def _add_limit(of: str) -> None:
     what = f"the number of unacknowledged messages at which a {of} gets no more"
 
     @POLICIES.verb(f"set-{policy}", f"set {what}; shared types only")
-    @argument("-c -m --maxNum", "0: no limit", type=int, dest="messages", required=True)
+    @argument("-c -m --maxNum", "0: no limit", type=parse_int32, dest="messages", required=True)
     def _set_limit(options: argparse.Namespace) -> None:
         _set(options, **{field: options.messages})
 

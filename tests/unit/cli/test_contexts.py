@@ -147,3 +147,15 @@ def test_options_of_a_newer_version_are_kept_and_ignored() -> None:
     assert (options.url, hasattr(options, "run")) == ("h:1", False)
     ledgerfold("context", "set", "b", "--url", "h:2")
     assert load().tables["a"] == {"url": "h:1", "run": "x"}
+
+
+def test_tls_without_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An option is a mistake; a variable is for other brokers. Errors named Python's arguments."""
+    monkeypatch.setenv("LEDGERFOLD_TLS_TRUST_CERTS", "ca.pem")
+    assert credentials_of(argparse.Namespace(url="h:1")) == {}
+    secured = credentials_of(argparse.Namespace(url="ledgerfold+ssl://h:1"))
+    assert secured == {"tls_trust_certs_file_path": "ca.pem"}
+    for option in ({"tls_client_cert": "c.pem"}, {"tls_allow_insecure": True}):
+        (name,) = option
+        with pytest.raises(InvalidRequest, match=f"--{name.replace('_', '-')} has no effect"):
+            credentials_of(argparse.Namespace(url="h:1", **option))

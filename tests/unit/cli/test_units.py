@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ledgerfold.broker.cli.units import (
     moment_ms,
     parse_count,
+    parse_int32,
     parse_limit_ms,
     parse_limit_size,
     parse_positive,
@@ -146,3 +147,10 @@ def test_sizes_are_shown_with_one_decimal(size_bytes: int, text: str) -> None:
 def test_every_printed_number_of_bytes_and_ms_can_be_parsed(number: int) -> None:
     """Also without a unit, or with the smallest."""
     assert parse_size(f"{number}") == parse_time_ms(f"{number}ms") == number
+
+
+def test_a_32_bit_number_has_a_limit() -> None:
+    """A larger one ended a command with a traceback."""
+    assert parse_int32("2147483647") == 2**31 - 1
+    with pytest.raises(argparse.ArgumentTypeError, match="too large"):
+        parse_int32("2147483648")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from ledgerfold.broker.common.settings import FAILOVER_DELAY_MS, BrokerSettings
 from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
 from ledgerfold.broker.subscriptions.delivery import DeliveryRules
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
+from tests.model.broker_lab import BrokerLab
 from tests.support.subscription_lab import (
     EXCLUSIVE,
     FAILOVER,
@@ -165,3 +167,13 @@ def test_only_a_set_delay_applies_with_a_manual_clock(
 ) -> None:
     settings = BrokerSettings(tmp_path, failover_delay_ms=delay_ms, test_clock_start_ms=clock_ms)
     assert settings.failover_pause_ms == pause_ms
+
+
+def test_a_topic_has_the_settings_delay() -> None:
+    """The tests above set the rules of a topic in memory themselves."""
+    lab = BrokerLab()
+    try:
+        lab.broker.settings = replace(lab.broker.settings, failover_delay_ms=300)
+        assert lab.topic.delivery_rules.failover_delay_ms == 300
+    finally:
+        lab.stop()
