@@ -77,7 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SESSION] = _Session()
 
 
-@pytest.hookimpl(tryfirst=True)
+# NOTE: after pytest has looked for marks that skip the test, and before it sets up fixtures.
 def pytest_runtest_setup(item: pytest.Item) -> None:
     session = item.config.stash[_SESSION]
     session.log_began = session.log_end

@@ -166,8 +166,6 @@ class Pump:
 
     async def _step(self) -> None:
         self._wake.clear()
-        if self._looks_inside:
-            self._dispatcher.limit(self._unacked_limits())
         reading = self._reading
         positions = self._replayable()
         if not (positions or self._dispatcher.budget().messages):
@@ -257,8 +255,10 @@ class Pump:
     # Delayed entries
 
     def _replayable(self) -> list[Position]:
-        """Returns what can be replayed. Releases delayed entries that are due."""
+        """Returns what can be replayed. Applies limits, and releases entries that are due."""
         dispatcher = self._dispatcher
+        if self._looks_inside:
+            dispatcher.limit(self._unacked_limits())
         if dispatcher.next_due_ms is not None or self._alarm_ms is not None:
             now_ms = self._clock.now_ms()
             if dispatcher.release(now_ms, self._cursor.is_acknowledged):

@@ -144,8 +144,8 @@ class Partitions:
         parent = reserved_parent(name) if partition is None else partition.topic
         if parent is not None and not self.count(parent):
             raise NotAllowed(
-                f"{name} is the name of a partition, and {parent} is not partitioned. "
-                "`topics create-partitioned-topic` creates partitions."
+                f"{name} is the name of a partition, and {parent} is not partitioned: choose "
+                "another name, or create partitions with `topics create-partitioned-topic`."
             )
         self.check_usable(name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -78,6 +79,29 @@ def test_a_higher_limit_of_unacknowledged_messages_takes_effect_at_once(lab: Bro
 
     assert lab.run(raised())
     assert len(consumer.state.pending) == 3
+
+
+def test_a_higher_limit_redelivers_at_the_end_of_the_log(lab: BrokerLab) -> None:
+    """Dispatch waited for new messages, and compared what could be replayed with the old limit."""
+    limits, topic = Policies(max_unacked_messages_per_consumer=2), lab.topic
+    lab.run(lab.broker.policies.update_topic(topic, limits, ()))
+    subscription, blocked = consume(lab, ConsumerOptions(SHARED))
+    subscription.add_permits(blocked, 1)
+
+    async def third() -> None:
+        other = subscription.attach(ConsumerOptions(SHARED))
+        subscription.add_permits(other, 9)
+        assert await other.take()
+        # It has read to the end.
+        for _ in range(9):
+            await asyncio.sleep(0)
+        subscription.detach(other)
+        limits.max_unacked_messages_per_consumer = 3
+        await lab.broker.policies.update_topic(topic, limits, ())
+        assert await blocked.take()
+
+    lab.run(third())
+    assert len(blocked.state.pending) == 3
 
 
 def test_entries_that_wait_for_a_redelivery_are_counted(lab: BrokerLab) -> None:
