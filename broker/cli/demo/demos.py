@@ -21,10 +21,10 @@ from ledgerfold.broker.cli.demo import examples
 from ledgerfold.broker.cli.demo.stage import SHOWN, Stage, differences, verdict
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
 from ledgerfold.broker.cli.output import message_id_text
+from ledgerfold.broker.cli.serving import DEFAULT_LISTEN
 from ledgerfold.broker.cli.tables import aligned
 from ledgerfold.broker.cli.units import POSITIVE
 from ledgerfold.broker.cli.verbs import Argument, Verbs, argument, flag
-from ledgerfold.broker.common.settings import DEFAULT_LISTEN
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.text import counted
