@@ -65,6 +65,8 @@ class FakeDataService(data_pb2_grpc.DataServiceServicer):
         self.before_ack: Callable[[data_pb2.Ack], None] = lambda ack: None
         # Raised by each new stream while it is set.
         self.refusal: LedgerfoldError | None = None
+        # Raised by the next streams, one each.
+        self.next_refusals: list[LedgerfoldError] = []
         # Cleared: receipts and answers to acknowledgements wait.
         self.may_answer = asyncio.Event()
         self.may_answer.set()
@@ -79,6 +81,8 @@ class FakeDataService(data_pb2_grpc.DataServiceServicer):
 
     def on_open(self, opening: Any) -> FakeTopic:
         self.opened.append(opening)
+        if self.next_refusals:
+            raise self.next_refusals.pop(0)
         if self.refusal is not None:
             raise self.refusal
         return self.topic(opening.topic)
