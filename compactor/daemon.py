@@ -4,9 +4,14 @@ Spark ends a Python worker after a minute of idleness. Its successor is a fork o
 so has numpy, pyarrow and our modules already, instead of importing them for half a second. Spark
 runs it as `python -m ledgerfold.compactor.daemon pyspark.worker` (compactor/job/session.py,
 spark.python.daemon.module).
+
+A Python worker collects garbage after each task. What this process has imported is exempt: to visit
+it would take 30 ms each time, and copy the pages that the workers share.
 """
 
 from __future__ import annotations
+
+import gc
 
 # Threads do not survive a fork: none of these modules starts any on import. (numpy's linear algebra
 # would; compactor/job/session.py sets OPENBLAS_NUM_THREADS=1.)
@@ -16,4 +21,6 @@ from pyspark.daemon import manager
 import ledgerfold.compactor.job.tasks  # noqa: F401
 
 if __name__ == "__main__":
+    gc.collect()
+    gc.freeze()
     manager()

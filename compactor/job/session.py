@@ -6,7 +6,9 @@ Settings, and their reasons:
   Spark's SPARK_LOCAL_IP has the address); no web UI, no progress bar on the terminal.
 * `spark.local.dir`, and the JVM's temporary files, inside a folder that only this worker uses and
   that is removed with it, so that neither shuffle files nor the libraries that a JVM unpacks
-  accumulate. No Unix sockets there: its path may be too long for them.
+  accumulate.
+* Unix sockets between the JVM and Python, in a folder with a short path: over TCP, the JVM's small
+  writes wait 40 ms for a delayed acknowledgement (Nagle's algorithm), in each task.
 * Python: this interpreter (Spark would take `python3` from PATH), and the daemon of
   compactor/daemon.py.
 * Shuffled rows are large blobs: they are not compressed on the same machine's disk, and Spark's
@@ -70,6 +72,9 @@ _ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": str(256 * 1024 * 1024),
 }
 
+# The size limit of a socket's path (104 bytes on macOS, with a final zero), without the name that
+# Spark gives it: "/.", a UUID, ".sock".
+_SOCKET_DIR_BYTES_MAX = 103 - 43
 # The longest time from a broken connection to the JVM until the system reports the JVM's end.
 _JVM_END_SECONDS = 2.0
 # The last line of a Python traceback: "OSError: ...", "pyarrow.lib.ArrowInvalid: ..."
@@ -86,6 +91,8 @@ class SessionSettings:
     local_dir: Path
     java_options: tuple[str, ...] = ()
     driver_memory: str = "1g"
+    # A folder that only this user can enter, for Unix sockets; TCP is used if it is not there.
+    socket_dir: Path | None = None
 
 
 class PartsSum(AccumulatorParam[Parts]):
@@ -230,10 +237,10 @@ def _configuration(settings: SessionSettings) -> SparkConf:
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(settings.local_dir),
         "spark.python.worker.reuse": "true",
-        "spark.python.unix.domain.socket.enabled": "false",
         "spark.python.daemon.module": "ledgerfold.compactor.daemon",
         "spark.shuffle.compress": "false",
         "spark.cleaner.periodicGC.interval": "2min",
+        **socket_settings(settings),
     }.items():
         conf.set(name, value)
     if settings.master.startswith("local"):
@@ -241,6 +248,21 @@ def _configuration(settings: SessionSettings) -> SparkConf:
     for name, value in _ENVIRONMENT.items():
         conf.setExecutorEnv(name, value)
     return conf
+
+
+def socket_settings(settings: SessionSettings) -> dict[str, str]:
+    """Returns Spark's settings of the sockets between the JVM and Python, which executors elsewhere
+    share.
+    """
+    folder, name = settings.socket_dir, "spark.python.unix.domain.socket"
+    if (
+        folder is None
+        or not folder.is_dir()
+        or len(os.fsencode(folder)) > _SOCKET_DIR_BYTES_MAX
+        or not settings.master.startswith("local")
+    ):
+        return {f"{name}.enabled": "false"}
+    return {f"{name}.enabled": "true", f"{name}.dir": str(folder)}
 
 
 def _quoted(option: str) -> str:

@@ -21,7 +21,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    started = start_session(SessionSettings("local[2]", tmp_path_factory.mktemp("spark")))
+    folder = tmp_path_factory.mktemp("spark")
+    started = start_session(SessionSettings("local[2]", folder, socket_dir=folder))
     yield started
     started.stop()
 
