@@ -74,9 +74,10 @@ class ExistingBroker:
         return self._block.enter_context(Admin(self.url))
 
     def advance(self, by: timedelta) -> datetime:
-        """Moves the manual clock forward. Returns its time, once everything due is complete.
+        """Moves the manual clock forward, and returns its time, in the machine's time zone.
 
-        Raises NotAllowed without a manual clock.
+        All work that has become due is complete when this returns. Raises NotAllowed without a
+        manual clock, InvalidRequest if `by` is negative or not a timedelta.
         """
         now_ms = self.admin.move_clock(advance_ms=milliseconds(by))
         return datetime.fromtimestamp(now_ms / 1000).astimezone()
@@ -84,11 +85,12 @@ class ExistingBroker:
     def compact_and_wait(
         self, topic: str, *, timeout_seconds: float = 180
     ) -> GetCompactionStatusResponse:
-        """Compacts everything in the topic, or in its partitions, at the call. Returns the final
-        status.
+        """Compacts the messages that the topic, or each of its partitions, has at the call.
 
-        The first compaction waits until Spark has started. Raises the error of a failed run:
-        CompactionFailed, CompactorUnavailable (for example without Java), TopicNotFound, Timeout.
+        Returns the status of the run when it has ended; `run` is its record. The first compaction
+        waits until the compactor has started. Raises TopicNotFound, Timeout after
+        `timeout_seconds`, and the error of a failed run: CompactionFailed, or
+        CompactorUnavailable if no compactor can start on this machine.
         """
         ends_s = time.monotonic() + timeout_seconds
         while True:

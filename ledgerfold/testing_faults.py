@@ -33,10 +33,12 @@ __all__ = ["AsyncFaults", "Faults", "InjectedFault", "ProducerBusy", "Scope"]
 
 
 class Scope(TypedDict, total=False):
-    """The scope of a rule: all that is given; the whole namespace without a topic.
+    """The operations that a rule hits: those that match all given names.
 
-    `topic`: in the namespace, or a full name. It hits every `every` messages, `next` times. With
-    `probability`, it hits entries at random, always the same ones for a `seed`.
+    `topic`: the short name of a topic of the namespace, or a full name; by default all topics of
+    the namespace. `next`: the number of hits after which the rule ends; by default it never does.
+    `every`: with 100, the rule hits each hundredth message. `probability`, from 0 to 1: the rule
+    hits entries at random, and for the same `seed` always the same ones.
     """
 
     topic: str
@@ -50,7 +52,7 @@ class Scope(TypedDict, total=False):
 
 
 class InjectedFault:
-    """A rule, which is removed with a `with` or `async with` block, if it is used as one."""
+    """A rule. A `with` or `async with` statement with it removes it at the end of the block."""
 
     def __init__(self, admin: Admin, id_: int) -> None:
         self._admin, self.id = admin, id_
@@ -89,7 +91,7 @@ class Faults:
         self._added: list[InjectedFault] = []
 
     def fail(self, operation: str, error: str, **scope: Unpack[Scope]) -> InjectedFault:
-        """Fails an operation with an error, which is named by its class.
+        """Fails an operation with an error: the name of a class of `ledgerfold.errors`.
 
         `operation`: "create-producer", "publish", "subscribe", "read" or "lookup".
         """
@@ -100,13 +102,16 @@ class Faults:
         return self._add("disconnect", operation, scope)
 
     def delay(self, operation: str, by: timedelta, **scope: Unpack[Scope]) -> InjectedFault:
-        """Delays the answers of an operation, by the machine's clock."""
+        """Delays each answer of an operation by a time, also if the broker has a manual clock."""
         return self._add("delay", operation, scope, delay_ms=milliseconds(by))
 
     def lose_receipts(
         self, *, keep_connection: bool = False, **scope: Unpack[Scope]
     ) -> InjectedFault:
-        """Stores messages without a receipt, and disconnects their producer."""
+        """Stores messages, but disconnects their producer instead of sending the receipts.
+
+        `keep_connection`: the producer stays connected, and the receipts are only not sent.
+        """
         return self._add("lose-receipt", "", scope, keeps_connection=keep_connection)
 
     def fail_compactions(self, phase: str, **scope: Unpack[Scope]) -> InjectedFault:

@@ -39,10 +39,11 @@ class Clock:
 
     @property
     def now(self) -> datetime:
+        """Returns the broker's time, in the machine's time zone."""
         return datetime.fromtimestamp(self._broker.admin.clock().now_ms / 1000).astimezone()
 
     def advance(self, by: timedelta) -> datetime:
-        """Moves the clock. Returns its time, once everything due is complete. Raises NotAllowed."""
+        """Moves the manual clock forward; see ExistingBroker.advance()."""
         return self._broker.advance(by)
 
 
@@ -105,12 +106,13 @@ class Namespace:
 
     @property
     def admin(self) -> Admin:
+        """The admin connection of all namespaces of the broker."""
         return self.broker.admin
 
     @cached_property
     def client(self) -> Client:
-        """A client of this namespace alone; it is closed with the namespace, with everything that
-        it has opened.
+        """A client for this namespace. It is closed before the namespace is deleted, together with
+        all producers, consumers and readers that it has opened.
         """
         client = Client(self.url)
         self._block.callback(client.shutdown)
@@ -141,7 +143,10 @@ class Namespace:
         return f"persistent://{self.name}/{name}"
 
     def compact(self, topic: str, *, timeout_seconds: float = 180) -> GetCompactionStatusResponse:
-        """Compacts everything in the topic at the call; see Broker.compact_and_wait()."""
+        """Compacts a topic of this namespace, by its short or full name, and waits for the end.
+
+        See ExistingBroker.compact_and_wait() for the result and the errors.
+        """
         full = topic if "://" in topic else self.topic(topic)
         try:
             return self.broker.compact_and_wait(full, timeout_seconds=timeout_seconds)

@@ -36,12 +36,11 @@ def credentials_of(options: argparse.Namespace) -> dict[str, Any]:
     that would have none; OSError: of the token's file.
     """
     url = getattr(options, "url", "")
-    has_tls = url.partition("://")[0].endswith("+ssl")
 
     def option(name: str) -> str | None:
         credentials: str | None = getattr(options, name, None)
-        if name.startswith("tls_") and not has_tls:
-            _refuse_tls(url, name, credentials)
+        if name.startswith("tls_") and not _has_tls(url):
+            refuse_tls(url, name, credentials)
             return None
         # Empty if the context has none.
         return (
@@ -55,8 +54,7 @@ def credentials_of(options: argparse.Namespace) -> dict[str, Any]:
     }
     credentials = {name: value for name, value in credentials.items() if value is not None}
     if getattr(options, "tls_allow_insecure", False):
-        if not has_tls:
-            _refuse_tls(url, "tls_allow_insecure", True)
+        refuse_tls(url, "tls_allow_insecure", True)
         credentials["tls_allow_insecure_connection"] = True
     if token := option("token"):
         # It loads nothing but this.
@@ -66,9 +64,13 @@ def credentials_of(options: argparse.Namespace) -> dict[str, Any]:
     return credentials
 
 
-def _refuse_tls(url: str, name: str, value: str | bool | None) -> None:
+def _has_tls(url: str) -> bool:
+    return url.partition("://")[0].endswith("+ssl")
+
+
+def refuse_tls(url: str, name: str, value: object) -> None:
     """Raises InvalidRequest for an option, or a context's value, that has no effect without TLS."""
-    if value:
+    if value and not _has_tls(url):
         option = f"--{name.replace('_', '-')}"
         raise InvalidRequest(
             f"{option} has no effect without TLS, which {url} does not use: begin the URL with "

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ledgerfold.broker.cli.connecting import TOKEN_FILE
+from ledgerfold.broker.cli.connecting import TOKEN_FILE, refuse_tls
 from ledgerfold.broker.cli.output import ROWS, print_rows
 from ledgerfold.broker.cli.suggestions import did_you_mean
 from ledgerfold.broker.cli.verbs import Verbs, argument
@@ -167,6 +167,8 @@ def _set(options: argparse.Namespace) -> None:
         allowed = "1 to 64 letters, digits, -, _ and ., the first of them a letter or digit"
         raise InvalidRequest(f"{options.name!r:.100} is not a name: {allowed}.")
     address_of(options.url)
+    for name in _FILES:
+        refuse_tls(options.url, name, getattr(options, name))
     contexts = load()
     if options.token is not None and options.token.startswith(TOKEN_FILE):
         options.token = f"{TOKEN_FILE}{absolute_path(options.token.removeprefix(TOKEN_FILE))}"

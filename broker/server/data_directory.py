@@ -1,7 +1,7 @@
 """Acquisition and recovery of a data directory.
 
-In this order: the lock; the removal of other users' permissions; the metadata; the end of processes
-that a killed broker's worker has left, which would write into files that recovery removes;
+In this order: the lock; the removal of other users' permissions; the end of processes that a killed
+broker's worker has left, which would write into files that recovery removes; the metadata;
 recovery; the disk reserve. On a full disk a start uses the reserve.
 
   >>> import tempfile
@@ -50,16 +50,18 @@ def _raise_descriptor_limit() -> None:
 def held(
     data_dir: Path, faults: Faults | None = None
 ) -> Iterator[tuple[MetadataStore, DirectoryLock]]:
-    """Locks the directory and opens its metadata. Raises DirectoryLocked, StorageError.
+    """Locks the directory and opens its metadata. Raises DirectoryLocked, StorageError, OSError.
 
     `faults`: rules by which writes to the metadata fail.
 
-    Also raises the limit of descriptors.
+    Also raises the limit of descriptors, and ends what earlier workers have left: from then on a
+    new one may start.
     """
     _raise_descriptor_limit()
     with DirectoryLock(data_dir, __version__) as lock:
         narrow(data_dir)
         _make_room(data_dir)
+        end_left_over(data_dir)
         path = metadata_dir(data_dir)
         rocks = RocksKeyValue(path, is_same_boot=lock.is_same_boot)
         pairs = rocks if faults is None else FaultyKeyValue(faults, rocks, path)
@@ -91,8 +93,6 @@ def recovered(
     store = LedgerStore(
         settings.data_dir, metadata, files=files, settings=settings.store, clock_ms=clock_ms
     )
-    # Leftover processes would write into what recovery removes.
-    end_left_over(settings.data_dir)
     report = store.recover(is_same_boot=lock.is_same_boot)
     SnapshotFolder(settings.data_dir, files).sweep()
     lock.record_boot()

@@ -1,8 +1,8 @@
 """The broker process: from the lock on the data directory to the last flush.
 
-Start: checks (start_checks.py), the data directory (data_directory.py), the server, then the
-compactor in the background. One line on standard output, and the ready file, report this, with the
-addresses:
+Start: checks (start_checks.py), the lock on the data directory, the compactor's process in the
+background, the recovery of the data directory (data_directory.py), then the server. One line on
+standard output, and the ready file, report this, with the addresses:
 
   {"event": "ready", "listen": "127.0.0.1:7650", "pid": 4711, "data_dir": "/data", ...}
 
@@ -38,6 +38,7 @@ from ledgerfold.broker.server.start_checks import check_start, temporary_path
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.files import Files, make_durable_dir
+from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.lock import DirectoryLock
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.version import __version__
@@ -92,8 +93,9 @@ async def _serve(
     process = _process_metrics(settings, make_files)
     metrics = _metrics(settings, process)
     files = make_files() if process is None else process.files
-    store = recovered(settings, metadata, lock, files, clock.now_ms)
-    import_topics(settings.imports, store, metadata, files)
+    # Meanwhile the worker imports its libraries. In a thread, because the loop watches the worker.
+    await compactor.launch()
+    store = await asyncio.to_thread(_opened, settings, metadata, lock, files, clock)
     if faults is not None:
         faults.is_reserve_lent = lambda: store.reserve.is_lent
     broker = Broker(settings, metadata, store, compactor, clock, faults)
@@ -149,6 +151,18 @@ async def _serve(
         await pulsar.stop(_GRACE_S)
     await server.stop(_GRACE_S)
     return 0
+
+
+def _opened(
+    settings: BrokerSettings,
+    metadata: MetadataStore,
+    lock: DirectoryLock,
+    files: Files,
+    clock: Clock,
+) -> LedgerStore:
+    store = recovered(settings, metadata, lock, files, clock.now_ms)
+    import_topics(settings.imports, store, metadata, files)
+    return store
 
 
 def _admin(

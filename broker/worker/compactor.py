@@ -72,7 +72,11 @@ class Compactor(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Starts it without waiting."""
+        """Starts it without waiting; does nothing if it has started."""
+
+    async def launch(self) -> None:
+        """Starts its process, if it has one, before the broker recovers its data."""
+        return
 
     @abstractmethod
     async def stop(self) -> None:

@@ -131,8 +131,13 @@ class CompactorSupervisor(Compactor):
         return 0 if self._process is None else self._process.pid
 
     def start(self) -> None:
-        if not self.is_disabled:
+        if self._task is None and not self.is_disabled:
             self._task = asyncio.create_task(self._supervise())
+
+    async def launch(self) -> None:
+        self.start()
+        if self._task is not None:
+            await self._changed.wait()
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -281,6 +286,7 @@ class CompactorSupervisor(Compactor):
         except OSError as error:
             return Ending(f"it could not be started: {error}")
         self._process = process
+        self._wake()
         try:
             address = await process.listening(self._limits.listening)
             ending = Ending("it did not report its port")

@@ -1,8 +1,8 @@
 """A cache that rebuilds itself from a compacted topic.
 
-Every instance of a service has the whole table in memory. A change is a message with the item as
-its key, a deletion a tombstone; so a new instance reads the compacted view, one message for each
-item, and then follows the topic.
+Every instance of a service holds all prices in memory. Each change of a price is a message whose
+key is the item. A deletion is a message without a value, a tombstone. A new instance reads the
+compacted view, which has one message for each item, and then follows the topic.
 
     python cache.py 127.0.0.1:7650 prices
 """
@@ -20,7 +20,7 @@ class Cache:
 
     def __init__(self, client: Client, topic: str) -> None:
         self._producer = client.create_producer(topic)
-        # Reads up to the end of the topic before it returns.
+        # Returns when the view has read the topic up to its end, and follows it from then on.
         self._view = client.create_table_view(topic)
 
     def __getitem__(self, item: str) -> bytes:
@@ -37,6 +37,7 @@ class Cache:
         self._producer.send(price, partition_key=item)
 
     def delete(self, item: str) -> None:
+        """Publishes a tombstone, which removes the item."""
         self._producer.send(None, partition_key=item)
 
 
@@ -50,7 +51,7 @@ def main(url: str, topic: str) -> None:
         for status in admin.watch_compaction(topic):
             run = status.run
         print(f"{run.counts.messages_in} messages were compacted to {run.counts.messages_out}")
-        # A restart: a new client, and nothing is kept but the topic.
+        # A restarted service has only the topic.
         with Client(url) as restarted:
             second = Cache(restarted, topic)
             print(f"{len(second)} items; item 7 costs {second['item 7'].decode()}")

@@ -1,10 +1,10 @@
 """The change log of a database table, in a topic.
 
-Triggers record each change of the table `people` in the table `changes`, in the same transaction. A
-publisher sends the changes in order, with the primary key as the message's key and the change's
-number as its sequence id. When it is started again, the producer of the same name knows the last
-number that was stored: no change is lost, and none is stored twice. Each reader of the topic has a
-copy of the table.
+Triggers record each change of the table `people` in the table `changes`, in the same transaction.
+`publish` sends the changes in their order. The key of a message is the primary key of the row, and
+its sequence id is the number of the change. The broker knows the last sequence id of a producer's
+name, so a restarted publisher continues behind it: it loses no change, and sends none twice.
+`copy_of` builds a copy of the table from the topic.
 
     python change_log.py 127.0.0.1:7650 people people.db
 """
@@ -45,13 +45,14 @@ def publish(database: sqlite3.Connection, client: Client, topic: str) -> int:
             # A deleted row is a tombstone.
             value = None if row is None else row.encode()
             producer.send_async(value, None, partition_key=key, sequence_id=number)
-        # Raises the first error. Only then may notes be deleted.
+        # Waits until all of them are stored, or raises the first error. Rows of the table `changes`
+        # may be deleted after it, not before.
         producer.flush()
     return len(changes)
 
 
 def copy_of(client: Client, topic: str) -> dict[str, str]:
-    """Returns the table as the topic has it: each person's city."""
+    """Returns the city of each person, from the topic alone."""
     cities = dict[str, str]()
     with client.create_reader(topic, MessageId.earliest, is_read_compacted=True) as reader:
         for message in reader:

@@ -1,8 +1,9 @@
 """From publishing order to event time.
 
-Sensors that were offline send old readings late. By publishing order, the default, a late reading
-replaces a newer one; by event time it does not. The change of strategy applies from the next run
-on: what earlier runs have dropped does not come back.
+A sensor that was offline sends its old readings late. Compaction by publishing order, the default,
+keeps the reading that was sent last, although it is older. Compaction by event time keeps the one
+that was measured last. A change of the strategy applies from the next run on, and does not restore
+what earlier runs have removed.
 
     python event_time.py 127.0.0.1:7650 readings
 """
@@ -30,8 +31,7 @@ def compacted(client: Client, topic: str) -> dict[str, bytes]:
 
 def main(url: str, topic: str) -> None:
     with Client(url) as client, Admin(url) as admin:
-        # Without batches, the later of two messages with the same event time wins.
-        producer = client.create_producer(topic, batching_enabled=False)
+        producer = client.create_producer(topic)
 
         def send(sensor: str, reading: bytes, time_ms: int) -> None:
             producer.send(reading, partition_key=sensor, event_timestamp=time_ms)
@@ -41,7 +41,7 @@ def main(url: str, topic: str) -> None:
         compact(admin, topic)
         print("by publishing order:", compacted(client, topic))
 
-        # The difference, before anything is changed.
+        # The same again, by event time. `explain` tells what the next run will do.
         send("cellar", b"9 at 14:00", TWO)
         send("cellar", b"8 at 12:00", NOON)
         admin.set_compaction_strategy("event-time", topic=topic)

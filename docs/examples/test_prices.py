@@ -1,7 +1,7 @@
-"""Tests of a program that reads a compacted topic, with a real broker: what a CI job runs.
+"""A test of a program that reads a compacted topic, with a real broker.
 
-The fixture `ledgerfold` is of this package's pytest plugin: a namespace of its own for each test.
-`ci.yml` is the job.
+The fixture `ledgerfold` comes from Ledgerfold's pytest plugin, and gives each test a new namespace.
+`ci.yml` runs the test in CI.
 """
 
 from __future__ import annotations

@@ -44,18 +44,20 @@ def read(
     end: Place | None = None,
     **credentials: Any,
 ) -> pa.Table:
-    """Reads a topic, or all partitions of one after the other, into a table in memory.
+    """Reads a topic into a table in memory: a row for each message, in the order of the topic.
 
-    `url` is the address of a running broker; `data` a data directory that no broker serves, or a
-    snapshot, which is read without one. `compacted`: the compacted view, and what follows it.
-    `isolation`: of a Kafka topic, as of Kafka's consumer. `columns`: some of SCHEMA, in this order;
-    what is not needed is not decompressed.
+    The partitions of a partitioned topic follow one another. The columns are those of SCHEMA, or
+    the ones that `columns` names, in that order; fewer columns take less time.
 
-    `keys`: only messages of these keys. `start_time`, `end_time`: by publish time, a datetime with
-    a time zone or ms since the epoch. `start`, `end`: message ids as (ledger id, entry id), or
-    offsets of a Kafka topic. Starts are included, ends are not.
+    Pass either `url`, the address of a running broker, or `data`, the path of a snapshot or of a
+    data directory that no broker serves. `compacted`: reads the compacted view, and the messages
+    after it. `isolation`, of a Kafka topic: "read_committed" leaves out the records of aborted
+    transactions and everything from the first open one on.
 
-    `credentials`: the arguments of `Client` about TLS and authentication, by the same names.
+    `keys`: reads only messages with these keys. `start_time`, `end_time`: limits of the publish
+    time, as datetimes with a time zone or in ms since the epoch. `start`, `end`: limits of the
+    position, as message ids (ledger id, entry id), or as offsets of a Kafka topic. Starts are
+    included, ends are not. `credentials`: the arguments of `Client` about TLS and authentication.
 
     Raises InvalidRequest, NotAllowed, TopicNotFound, DirectoryLocked (a broker serves the
     directory), Corruption, FileNotFoundError, Unavailable.
@@ -95,8 +97,8 @@ def batches(
 ) -> Generator[pa.RecordBatch, None, None]:
     """Reads as `read`, but yields record batches of at most `rows_max` rows, in bounded memory.
 
-    A data directory is held until the iterator ends or is closed. Raises as `read`, arguments at
-    once, all else at the first batch.
+    A data directory stays locked, so that no broker can start on it, until the iterator ends or is
+    closed. Raises as `read`: the errors of arguments at once, all others at the first batch.
     """
     if not 0 < rows_max <= 2**31 - 1:
         raise InvalidRequest(f"rows_max must be 1 or more, not {rows_max}.")

@@ -105,13 +105,14 @@ class Admin(
         self._call(admin_pb2.CreateTopicRequest(topic=topic, kafka=_kafka_config(kafka)))
 
     def delete_topic(self, topic: str, *, force: bool = False) -> None:
-        """Deletes a topic with its data. `force` disconnects its clients, else TopicBusy is
-        raised.
+        """Deletes a topic with its subscriptions and data.
+
+        Raises TopicNotFound, and TopicBusy if clients are connected, which `force` disconnects.
         """
         self._call(admin_pb2.DeleteTopicRequest(topic=topic, force=force))
 
     def list_topics(self, namespace: str = "") -> list[str]:
-        """Returns the full names of one "tenant/namespace" or of all."""
+        """Returns the full names of all topics, or of those of one "tenant/namespace", in order."""
         return all_names(self._call, admin_pb2.ListTopicsRequest(namespace=namespace))
 
     def create_partitioned_topic(
@@ -138,7 +139,7 @@ class Admin(
         return {"partitions": metadata.partitions, "deleted": False}
 
     def list_partitioned_topics(self, namespace: str = "") -> list[str]:
-        """Returns the full names, as list_topics does for their partitions."""
+        """Returns the full names of partitioned topics; `list_topics` returns their partitions."""
         return all_names(self._call, admin_pb2.ListPartitionedTopicsRequest(namespace=namespace))
 
     def delete_partitioned_topic(self, topic: str, *, force: bool = False) -> None:
@@ -165,7 +166,7 @@ class Admin(
         self._call(admin_pb2.UnloadTopicRequest(topic=topic))
 
     def trim(self, topic: str) -> int:
-        """Deletes raw ledgers that are no longer needed. Returns their number."""
+        """Deletes raw ledgers that are no longer needed. Returns the number of these ledgers."""
         response = self._call(admin_pb2.TrimTopicRequest(topic=topic))
         return int(response.ledgers_removed)
 
@@ -186,10 +187,11 @@ class Admin(
         return MessageId.of_record(self._call(request).message_id)
 
     def message_id_by_timestamp(self, topic: str, publish_time_ms: int) -> MessageId:
-        """Returns the id of the first entry published at that time or later, or of the next entry
-        without one.
+        """Returns the id of the first entry that was published at a time, in ms since the epoch,
+        or later.
 
-        The compacted ledger is searched first. Raises NotAllowed for a partitioned topic.
+        If there is none, this is the id that the next entry will have. The compacted ledger is
+        searched first. Raises NotAllowed for a partitioned topic.
         """
         request = admin_pb2.GetMessageIdByTimestampRequest(
             topic=topic, publish_time_ms=publish_time_ms
@@ -212,14 +214,15 @@ class Admin(
         self._call(request)
 
     def list_subscriptions(self, topic: str) -> list[str]:
+        """Returns the names of the topic's subscriptions. Raises TopicNotFound."""
         return list(self._call(admin_pb2.ListSubscriptionsRequest(topic=topic)).subscriptions)
 
     def expire_messages(self, topic: str, subscription: str, older_than_ms: int) -> int:
-        """Acknowledges messages published longer ago, of all subscriptions if `subscription` is
-        empty.
+        """Acknowledges the messages of a backlog that were published more than `older_than_ms` ago.
 
-        Returns the number of backlog entries expired. Raises SubscriptionBusy if the named
-        subscription has no backlog, or has nearly caught up and nothing expired.
+        `subscription` "": of all subscriptions. Returns the number of expired entries. Raises
+        SubscriptionBusy if the named subscription has no backlog, or has nearly caught up and
+        nothing expired.
         """
         request = admin_pb2.ExpireMessagesRequest(
             topic=topic, subscription=subscription, older_than_ms=older_than_ms
@@ -235,9 +238,10 @@ class Admin(
         inclusive: bool = True,
         ago_ms: int | None = None,
     ) -> None:
-        """Moves a subscription to a message, or to the first one published since `ago_ms`.
+        """Moves a subscription to the message `start`, or to the first one of the last `ago_ms`.
 
-        `inclusive`: that message itself is redelivered. Its consumers reconnect automatically.
+        Give one of the two. `inclusive`: `start` itself is delivered again, too. The consumers of
+        the subscription reconnect automatically.
         """
         request = admin_pb2.ResetCursorRequest(
             topic=topic, subscription=subscription, ago_ms=ago_ms
@@ -260,8 +264,10 @@ class Admin(
         return int(self._call(request).entries)
 
     def unsubscribe(self, topic: str, subscription: str, *, force: bool = False) -> None:
-        """Deletes a subscription. `force` disconnects its consumers, else SubscriptionBusy is
-        raised.
+        """Deletes a subscription.
+
+        Raises SubscriptionNotFound, and SubscriptionBusy if consumers are connected, which `force`
+        disconnects.
         """
         self._call(data_pb2.UnsubscribeRequest(topic=topic, subscription=subscription, force=force))
 
@@ -286,9 +292,10 @@ class Admin(
     def watch_compaction(
         self, topic: str, *, timeout_seconds: float | None = None
     ) -> Iterator[admin_pb2.GetCompactionStatusResponse]:
-        """Yields the status now and at each change, until no run is in progress.
+        """Yields the current status, then the status at each change, until no run is in progress.
 
-        Closing the iterator ends the watch, not the run. Raises Timeout.
+        Closing the iterator does not end the run. Raises Timeout after `timeout_seconds`; without
+        it there is no time limit.
         """
         request = admin_pb2.WatchCompactionRequest(topic=topic)
         call = self._channel.method_of(request)(request, timeout=timeout_seconds)
@@ -301,11 +308,14 @@ class Admin(
             call.cancel()
 
     def cancel_compaction(self, topic: str) -> int:
-        """Cancels the current run. Returns its number; 0 without one."""
+        """Cancels the current run. Returns its number, or 0 if no run is in progress."""
         return int(self._call(admin_pb2.CancelCompactionRequest(topic=topic)).run_number)
 
     def runs(self, topic: str = "", *, limit: int = 0) -> list[records_pb2.RunRecord]:
-        """Returns the compaction runs of one topic or of all, newest first; `limit` 0 = all."""
+        """Returns the records of the compaction runs of a topic, newest first; "": of all topics.
+
+        `limit`: at most this many; 0: all that are kept, which are the last 100 of each topic.
+        """
         return all_runs(self._call, admin_pb2.ListRunsRequest(topic=topic, limit=limit))
 
     def close(self) -> None:

@@ -50,14 +50,16 @@ class AnalysisCalls(Calls):
         trials: Iterable[Mapping[str, str]] = (),
         timeout_seconds: float | None = None,
     ) -> list[what_if_pb2.TopicWhatIf]:
-        """Computes the result of each strategy on the next run's input, without changes; for each
-        partition of a partitioned topic.
+        """Computes what the next compaction would keep with each strategy, and changes nothing.
 
-        No strategy: the topic's own. `differences_max`: the number of keys to list for which the
-        strategies, at least two, keep different messages. `replays`: schedules to replay on the
-        topic's history, under the first strategy. `trials`: for a Kafka topic, which supports none
-        of these, settings by Kafka's names to replay its history under. The keys of the whole topic
-        are read, so the only time limit is `timeout_seconds`.
+        Returns a result for each partition, or one for a topic without partitions.
+
+        `strategies`: by default the topic's own. `differences_max`: with two strategies or more,
+        the number of keys to list for which they keep different messages. `replays`: schedules of
+        compactions, which are applied to the topic's history with the first strategy. `trials`:
+        only for a Kafka topic, which supports no other argument: settings by Kafka's names, which
+        are applied to its history. The broker reads the keys of the whole topic, so the only time
+        limit is `timeout_seconds`.
         """
         request = what_if_pb2.WhatIfRequest(
             topic=topic,

@@ -147,7 +147,7 @@ class KafkaAdmin(Calls):
         return list(map(CleaningPlan.of, response.plans))
 
     def clean(self, topic: str = "") -> CleanerTurn:
-        """Runs one pass of a cleaner thread; "": on the dirtiest log, as a thread chooses."""
+        """Cleans a topic once; "": the dirtiest log, which a cleaner thread would choose."""
         return CleanerTurn.of(self._call(kafka_pb2.CleanTurnRequest(topic=topic), timeout_s=None))
 
     def run_retention(self) -> int:

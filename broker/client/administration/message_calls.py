@@ -58,9 +58,10 @@ class MessageCalls(Calls):
     def examine_messages(
         self, topic: str, position: int = 1, *, from_earliest: bool = False
     ) -> list[Message]:
-        """Returns the messages of an entry: the last but `position` - 1, or the `position`th.
+        """Returns the messages of one entry, the `position`th from the end of the topic.
 
-        Raises InvalidRequest (the topic has fewer), MessageNotFound (it has none).
+        `from_earliest`: the `position`th from its beginning. Positions count from 1. Raises
+        InvalidRequest if the topic has fewer entries, MessageNotFound if it has none.
         """
         request = admin_pb2.ExamineMessagesRequest(
             topic=topic, position=position, from_earliest=from_earliest

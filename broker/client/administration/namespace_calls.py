@@ -29,6 +29,7 @@ class NamespaceCalls(Calls):
     """
 
     def list_tenants(self) -> list[str]:
+        """Returns the names of all tenants."""
         return list(self._call(admin_pb2.ListTenantsRequest()).tenants)
 
     def create_tenant(self, tenant: str, *, admin_roles: Iterable[str] = ()) -> None:
@@ -72,7 +73,7 @@ class PermissionCalls(Calls):
     def permissions(
         self, *, topic: str | None = None, namespace: str | None = None
     ) -> dict[str, list[str]]:
-        """Returns the actions of each role; of a topic, with those of its namespace."""
+        """Returns the permitted actions of each role. A topic's include those of its namespace."""
         request = admin_pb2.GetPermissionsRequest(scope=_scope(topic, namespace))
         actions = dict[str, list[str]]()
         for each in self._call(request).grants:

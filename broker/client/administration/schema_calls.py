@@ -52,7 +52,8 @@ class SchemaCalls(Calls):
     def delete_schema(self, topic: str, *, force: bool = False) -> int:
         """Deletes all versions of the topic's schema; its messages stay.
 
-        Returns the version that marks the deletion; `force`: -1, and the next version is 0.
+        Returns the number of the version that marks the deletion. With `force` there is no mark:
+        this returns -1, and the next version is 0.
         """
         request = admin_pb2.DeleteSchemaRequest(topic=topic, force=force)
         return int(self._call(request).version)
@@ -64,7 +65,9 @@ class SchemaCalls(Calls):
         data: bytes = b"",
         properties: Mapping[str, str] | None = None,
     ) -> admin_pb2.CheckSchemaResponse:
-        """Returns whether put_schema() would accept it, and the number of an equal version, or -1.
+        """Returns whether put_schema() would accept a schema, and the number of the equal version.
+
+        The number is -1 if no version is equal.
 
         Raises InvalidSchema.
         """

@@ -95,9 +95,11 @@ class FaultCalls(Calls):
 
         `kind`: "fail", "disconnect", "delay", "lose-receipt", "disk-full" or "fail-compaction".
         `operation`: "create-producer", "publish", "subscribe", "read" or "lookup". `error`: the
-        name of a class of `ledgerfold.errors`. `phase`: "one", "two" or "commit". The names of a
-        topic and so on restrict it. It hits every `every` messages, `next` times; 0: each, without
-        a limit. With `probability`, it hits entries at random, always the same ones for a `seed`.
+        name of a class of `ledgerfold.errors`. `phase`: "one", "two" or "commit". With the
+        name of a topic, a namespace, a producer and so on, the rule hits only those. `every`: with
+        100, it hits each hundredth message; 0: each message. `next`: the number of hits after which
+        it ends; 0: it never does. `probability`, from 0 to 1: it hits entries at random, and for
+        the same `seed` always the same ones.
         Raises InvalidRequest, LimitExceeded.
         """
         fault = Fault(

@@ -111,6 +111,7 @@ class Consumer(Listened[AnyConsumer], BaseConsumer, Closing):
             self._listening.pause()
 
     def resume_message_listener(self) -> None:
+        """Resumes a paused listener."""
         if self._listening is not None:
             self._listening.resume()
 

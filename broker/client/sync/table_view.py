@@ -89,7 +89,7 @@ class TableView(BaseTableView, Closing):
         self._calls = calls
 
     def refresh(self) -> None:
-        """Returns when the view holds everything that is in the topic at the call.
+        """Waits until the view holds everything that was in the topic at the call.
 
         Raises AlreadyClosed, also if the view is closed during the call; errors of reading;
         NotAllowed in a listener, which would wait for itself.

@@ -48,7 +48,7 @@ def test_a_context_holds_credentials(folder: Path, monkeypatch: pytest.MonkeyPat
     """Paths are absolute from there on; what a command gives has priority, and --url has none."""
     monkeypatch.chdir(folder)
     given = ("--token", "file:t", "--tls-trust-certs", "ca.pem")
-    assert ledgerfold("context", "set", "safe", "--url", "h:1", *given).code == 0
+    assert ledgerfold("context", "set", "safe", "--url", "ledgerfold+ssl://h:1", *given).code == 0
     options = argparse.Namespace()
     make_parser().parse_args(["--context", "safe", "info"], options)
     apply_context(options)
@@ -159,3 +159,11 @@ def test_tls_without_tls(monkeypatch: pytest.MonkeyPatch) -> None:
         (name,) = option
         with pytest.raises(InvalidRequest, match=f"--{name.replace('_', '-')} has no effect"):
             credentials_of(argparse.Namespace(url="h:1", **option))
+
+
+@pytest.mark.parametrize("option", ["--tls-trust-certs", "--tls-client-cert", "--tls-client-key"])
+def test_a_context_without_tls_has_no_tls_files(option: str) -> None:
+    """Each command with the context was refused, not the one that made the mistake."""
+    ran = ledgerfold("context", "set", "a", "--url", "h:1", option, "a.pem")
+    assert (ran.code, f"{option} has no effect without TLS" in ran.err) == (2, True), ran
+    assert load().tables == {}
