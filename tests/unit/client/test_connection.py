@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import sys
+
 import pytest
 
 from ledgerfold.broker.client import Client
@@ -72,6 +75,15 @@ def test_opening_gives_up_after_the_operation_timeout(broker: ThreadedFakeBroker
         pytest.raises((Unavailable, Timeout)),
     ):
         client.create_producer("t")
+    broker.start_now()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no port is reserved there")
+def test_nobody_gets_the_port_of_a_stopped_broker(broker: ThreadedFakeBroker) -> None:
+    """Tests that start one again would fail if another process had the port meanwhile."""
+    broker.stop_now()
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", broker.port))
     broker.start_now()
 
 
