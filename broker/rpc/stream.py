@@ -116,6 +116,13 @@ async def exchange(
     `share`: its part of the limit of all streams. Raises what `deliver` raises, and defects of
     `take`.
     """
+    # Otherwise the first write sends the headers. If it were cancelled, gRPC would send them again
+    # with the error, which fails: the call would never end.
+    try:
+        await context.send_initial_metadata(())
+    except BaseException:
+        deliver.close()
+        raise
     delivering = asyncio.create_task(deliver)
     feeding = asyncio.create_task(feed(context, receiver, take))
     pending = {delivering, feeding}

@@ -214,9 +214,9 @@ def test_a_second_signal_ends_the_broker_at_once(broker: BrokerProcess, client: 
     """Regardless of remaining work, with the exit code of an interruption."""
     fill(client)
     with frozen_client(broker.url, "reader"):
+        # Two of one kind could become one. After a wait, the broker could have ended.
         os.kill(broker.pid, signal.SIGTERM)
-        wait_until(lambda: "a second signal" in broker.stderr, "the first signal")
-        os.kill(broker.pid, signal.SIGTERM)
+        os.kill(broker.pid, signal.SIGINT)
         assert broker.wait(END_S) == 130
 
 

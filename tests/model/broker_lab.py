@@ -330,6 +330,9 @@ class ReadCall:
     async def read(self) -> Any:
         return await self._requests.get()
 
+    async def send_initial_metadata(self, metadata: tuple[()]) -> None:
+        """Headers mean nothing here."""
+
     async def write(self, frame: bytes) -> None:
         if is_bulk(frame):
             for entry in decode_field(frame, BULK_FIELD):

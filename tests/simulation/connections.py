@@ -124,6 +124,9 @@ class Connection:
             return EOF
         return self._requests.popleft()
 
+    async def send_initial_metadata(self, metadata: tuple[()]) -> None:
+        """Headers mean nothing here."""
+
     async def write(self, frame: bytes) -> None:
         if self._is_cut:
             raise asyncio.CancelledError

@@ -23,9 +23,9 @@ def commands(script: str) -> list[list[str]]:
 def test_the_documented_command_of_the_simulator_works(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Runs fewer seeds than the document does, in this process."""
-    assert simulate([*arguments, "--count", "2", "--jobs", "1"]) == 0
-    assert "2 seeds in" in capsys.readouterr().out
+    """Runs one seed, in this process; test_simulation.py runs more of each kind."""
+    assert simulate([*arguments, "--count", "1", "--jobs", "1"]) == 0
+    assert "1 seeds in" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", commands("torture"), ids=" ".join)

@@ -21,7 +21,8 @@ SEEDS = int(os.environ.get("LEDGERFOLD_SEEDS", "200"))
 def _simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs seeds in a separate process with a fixed hash seed."""
     command = [sys.executable, "-m", "tests.simulation", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
 @pytest.mark.process

@@ -15,7 +15,6 @@ import fcntl
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from typing import IO, NamedTuple, Self
 
 from tests.support import processes
 from tests.support.documents import COMMANDS, Block, Step
+from tests.support.ports import free_port, is_free
 
 SERVE = "ledgerfold serve --data data"
 PORTS = (7650, 6650, 8080, 9464, 7680)
@@ -240,15 +240,4 @@ def _ports_of(ending: ExitStack) -> dict[int, int]:
         is_alone = False
     else:
         is_alone = True
-    return {port: _free(0) for port in PORTS if not (is_alone and _free(port))}
-
-
-def _free(port: int) -> int:
-    """Returns that port, or any if it is 0 or in use."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return 0
-        return int(probe.getsockname()[1])
+    return {port: free_port() for port in PORTS if not (is_alone and is_free(port))}

@@ -13,6 +13,9 @@ It runs on the client's event loop (gRPC wants one per process).
 
 from __future__ import annotations
 
+import socket
+import sys
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -40,11 +43,23 @@ class FakeBroker:
     def __init__(self) -> None:
         self.service = FakeDataService()
         self.port = 0
+        if sys.platform == "linux":
+            self.port = self._reserved_port()
         self._server: Any = None
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    def _reserved_port(self) -> int:
+        """Binds a socket that does not listen: nobody else gets the port while the server is
+        stopped. (Other systems than Linux would refuse it to the server, too.)
+        """
+        reservation = socket.socket()
+        weakref.finalize(self, reservation.close)
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reservation.bind(("127.0.0.1", 0))
+        return int(reservation.getsockname()[1])
 
     async def start(self) -> None:
         options = (("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1))

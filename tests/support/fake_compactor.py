@@ -11,7 +11,7 @@
 
 The plan's `strategy` says what a run does: "publishing-order" answers with a manifest; "hang" waits
 for Cancel; "stubborn" does not heed it; "corrupt" fails with DATA_CORRUPT; "orphaned" ends its
-health, fails when a FIFO, its `ledgers_dir`, was written to, and ends; "ending" is refused by a
+health, fails at a write to a FIFO, its `ledgers_dir`, ends at the next; "ending" is refused by a
 first worker that then ends, "dying" ends it at once; "break" fails without an ErrorInfo; "empty"
 ends without a manifest.
 
@@ -26,6 +26,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
@@ -73,8 +74,9 @@ class FakeCompactorService(compactor_pb2_grpc.CompactorServiceServicer):
                 await asyncio.Event().wait()
             case "orphaned":
                 await self.health.set(SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)
-                await asyncio.to_thread(Path(plan.ledgers_dir).read_bytes)
-                asyncio.get_running_loop().call_later(0.1, os._exit, 1)
+                fifo = Path(plan.ledgers_dir)
+                await asyncio.to_thread(fifo.read_bytes)
+                threading.Thread(target=end_when_told, args=(fifo,), daemon=True).start()
                 await abort_with(context, CompactionFailed("phase two", "its JVM ended"))
             case "corrupt":
                 await abort_with(context, Corruption("1/0.log", 72, "its CRC", "another"))
@@ -106,6 +108,11 @@ class FakeCompactorService(compactor_pb2_grpc.CompactorServiceServicer):
         if ":" in name and name != "fake:Good":
             await abort_with(context, InvalidStrategy(name, "it is no good"))
         return compactor_pb2.CheckStrategyResponse(name=name, version="1", kind="strategic")
+
+
+def end_when_told(fifo: Path) -> None:
+    fifo.read_bytes()
+    os._exit(1)
 
 
 def is_first(folder: str) -> bool:

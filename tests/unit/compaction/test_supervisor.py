@@ -221,6 +221,7 @@ def test_a_worker_that_ends_is_not_ready(tmp_path: Path) -> None:
             await asyncio.to_thread(fifo.write_bytes, b"now")
             with pytest.raises(CompactionFailed, match="its JVM ended"):
                 await run
+            await asyncio.to_thread(fifo.write_bytes, b"end")
             assert await pauses.next() == 0.5
             pauses.end()
             await supervisor.wait_ready()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 
@@ -178,9 +179,11 @@ def test_connections_are_bounded(lab: HttpLab) -> None:
 def test_a_silent_connection_is_closed() -> None:
     lab = HttpLab(connection_s=0.2)
     with connect(lab) as silent, connect(lab) as half:
-        half.sendall(b"GET /admin/v2/clu")
         assert silent.recv(1) == b""
-        assert half.recv(1) == b""
+        # A reset, if it was closed before these bytes arrived.
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            half.sendall(b"GET /admin/v2/clu")
+            assert half.recv(1) == b""
     lab.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 import threading
@@ -17,6 +18,7 @@ from ledgerfold.broker.security.certificates import Certificates, common_name
 from ledgerfold.broker.security.listening import open_port
 from ledgerfold.storage.errors import InvalidRequest
 from tests.support.security_lab import Authority, Pair
+from tests.support.waiting import WAIT_S, wait_until
 
 
 class Echo(asyncio.Protocol):
@@ -142,14 +144,21 @@ def test_a_handshake_has_a_time_limit(authority: Authority, port: OpenPort) -> N
         reader, writer = await asyncio.open_connection("127.0.0.1", opened.number)
         writer.write(b"\x16")
         try:
-            return await asyncio.wait_for(reader.read(), 10)
+            return await asyncio.wait_for(reader.read(), WAIT_S)
         except ConnectionResetError:
             return b""
         finally:
             writer.transport.abort()
 
     assert asyncio.run(silent()) == b""
-    assert opened.ask(trusting(authority))[0] == b"hello"
+
+    def is_served() -> bool:
+        # On a busy machine, an honest handshake takes longer than the limit, too.
+        with contextlib.suppress(OSError):
+            return opened.ask(trusting(authority))[0] == b"hello"
+        return False
+
+    wait_until(is_served, "another client")
 
 
 def test_handshakes_in_progress_are_bounded(
