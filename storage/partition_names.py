@@ -14,6 +14,8 @@ PARTITION_SUFFIX = "-partition-"
 _PARTITION = re.compile(rf"(.*){PARTITION_SUFFIX}(0|[1-9][0-9]{{0,8}})", re.ASCII)
 
 
+# Numbers of more digits.
+_BEYOND = re.compile(rf".*{PARTITION_SUFFIX}[1-9][0-9]{{9,17}}", re.ASCII)
 # A number as Java reads it.
 _NUMBER = re.compile("[+-]?[0-9]{1,18}", re.ASCII)
 
@@ -48,6 +50,15 @@ def reserved_parent(name: str) -> str | None:
     namespace, slash, local = name.rpartition("/")
     parent, _, number = local.partition(PARTITION_SUFFIX)
     return f"{namespace}{slash}{parent}" if _NUMBER.fullmatch(number) else None
+
+
+def is_beyond_all_partitions(name: str) -> bool:
+    """Returns whether the name ends like a partition's, with a number that no partition has.
+
+    >>> is_beyond_all_partitions("orders-partition-99999999999")
+    True
+    """
+    return _BEYOND.fullmatch(name) is not None
 
 
 def partition_index(name: str) -> int:

@@ -32,6 +32,12 @@ _FLAGS = {
     "is_allow_auto_update_schema": "allow_auto_update_schema",
 }
 _KNOWN = {_CLUSTERS, _AUTH, _QUOTA_MAP, _STRATEGY, "bundles", *_FLAGS, *NAMESPACE_POLICIES}
+# As in Pulsar, -1 is a value of these only, with which clients of Pulsar 2 set none.
+_LIMITS = (
+    "compaction_threshold",
+    "max_unacked_messages_per_consumer",
+    "max_unacked_messages_per_subscription",
+)
 # The depth of a policy that is not set; Pulsar's have two levels.
 _DEPTH_MAX = 10
 # Values of other policies that are not set.
@@ -65,8 +71,7 @@ def parsed(body: dict[str, Any]) -> tuple[Policies, list[Grant]]:
         raise Refusal(501, f"Policies that are not emulated: {', '.join(unknown)[:200]}")
     policies = Policies()
     for name, policy in NAMESPACE_POLICIES.items():
-        # Clients of Pulsar 2 send -1 for a limit that is not set.
-        if body.get(name) not in (None, -1):
+        if body.get(name) is not None and not (name in _LIMITS and body[name] == -1):
             policies.MergeFrom(policy.parse(body[name]))
     for kind, quota in _object(_QUOTA_MAP, body.get(_QUOTA_MAP)).items():
         if kind not in QUOTAS:

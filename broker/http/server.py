@@ -44,6 +44,7 @@ from ledgerfold.broker.http.messages import message_routes
 from ledgerfold.broker.http.new_namespaces import new_namespace_routes
 from ledgerfold.broker.http.permissions import permission_routes
 from ledgerfold.broker.http.policies import policy_routes
+from ledgerfold.broker.http.properties import property_routes
 from ledgerfold.broker.http.routes import ADMIN, Route, Routes
 from ledgerfold.broker.http.schema_policies import schema_policy_routes
 from ledgerfold.broker.http.schemas import schema_routes
@@ -75,6 +76,7 @@ def all_routes(
     for more in (
         topic_routes,
         subscription_routes,
+        property_routes,
         policy_routes,
         new_namespace_routes,
         permission_routes,

@@ -11,7 +11,7 @@ from typing import Any
 from ledgerfold.broker.common.names import is_non_persistent
 from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, whole_number
 from ledgerfold.broker.http.routes import Route
-from ledgerfold.broker.http.topics import TOPIC, BrokerVerbs, answering
+from ledgerfold.broker.http.topics import TOPIC, BrokerVerbs, answering, properties_in
 from ledgerfold.broker.rpc.admin_subscriptions import SubscriptionHandlers
 from ledgerfold.broker.rpc.subscribe import unsubscribe
 from ledgerfold.broker.topics.broker import Broker
@@ -83,12 +83,13 @@ class SubscriptionVerbs(BrokerVerbs):
         if is_non_persistent(names["topic"]):
             why = "Create subscription on non-persistent topic can only be done through client"
             raise Refusal(400, why)
-        if isinstance(body, dict) and body.get("properties"):
-            raise Refusal(501, "Properties of subscriptions are not emulated.")
+        properties = properties_in(body.get("properties") if isinstance(body, dict) else None)
         if isinstance(body, dict) and "messageId" in body:
             body = body["messageId"]
         start = _LATEST if body in (None, "", {}) else start_at(body)
-        rpc_request = admin_pb2.CreateSubscriptionRequest(start=start, **names)
+        rpc_request = admin_pb2.CreateSubscriptionRequest(
+            start=start, properties=properties, **names
+        )
         await self._subscriptions.create(rpc_request)
 
     async def delete(self, request: Request) -> None:

@@ -19,6 +19,7 @@ from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
 from ledgerfold.broker.rpc.admin_partitions import PartitionedTopicHandlers
 from ledgerfold.broker.rpc.admin_topics import TopicHandlers
 from ledgerfold.broker.rpc.read import get_last_message_id
+from ledgerfold.broker.stats.partitioned import metadata_document
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX
 from ledgerfold.broker.topics.topic import Topic
@@ -111,11 +112,23 @@ def _stats(request: Request, response: Any) -> Answer:
     return shown(stats)
 
 
-def _check_no_properties(properties: Any) -> None:
-    if properties and not isinstance(properties, dict):
+def properties_in(body: Any) -> dict[str, str]:
+    """Returns the properties of a body, which may be absent. Raises Refusal.
+
+    As in Pulsar, numbers and truth values become texts.
+
+    >>> properties_in({"owner": "team a", "level": 3, "is_old": False})
+    {'owner': 'team a', 'level': '3', 'is_old': 'false'}
+    """
+    if body in (None, ""):
+        return {}
+    if not isinstance(body, dict):
         raise Refusal(400, "Properties must be an object.")
-    if properties:
-        raise Refusal(501, "Properties of topics are not emulated; the topic was not created.")
+    for name, value in body.items():
+        if not isinstance(value, str | int | float):
+            raise Refusal(400, f"The value of the property {name[:100]!r} must be a text.")
+    texts = {name: json.dumps(value) for name, value in body.items() if not isinstance(value, str)}
+    return body | texts
 
 
 class BrokerVerbs:
@@ -142,9 +155,10 @@ class TopicVerbs(BrokerVerbs):
 
     async def create(self, request: Request) -> None:
         name = self._name(request)
-        _check_no_properties(request.body)
+        properties = properties_in(request.body)
+        rpc_request = admin_pb2.CreateTopicRequest(topic=name, properties=properties)
         with answering(NotAllowed, 412), answering(TopicNotFound, 412):
-            await self._topics.create(admin_pb2.CreateTopicRequest(topic=name))
+            await self._topics.create(rpc_request)
 
     async def delete(self, request: Request) -> None:
         name, force = full_topic(request.topic), request.flag("force")
@@ -245,9 +259,9 @@ class PartitionVerbs(BrokerVerbs):
         return await self._broker.in_thread(answer)
 
     async def create(self, request: Request) -> None:
-        name, body = self._name(request), request.body
+        name, body, properties = self._name(request), request.body, dict[str, str]()
         if isinstance(body, dict):
-            _check_no_properties(body.get("properties"))
+            properties = properties_in(body.get("properties"))
             body = body.get("partitions")
         count = whole_number("The number of partitions", body)
         if count < 1:
@@ -256,7 +270,9 @@ class PartitionVerbs(BrokerVerbs):
             raise Refusal(
                 406, f"Number of partitions should be less than or equal to {PARTITIONS_MAX}"
             )
-        rpc_request = admin_pb2.CreatePartitionedTopicRequest(topic=name, partitions=count)
+        rpc_request = admin_pb2.CreatePartitionedTopicRequest(
+            topic=name, partitions=count, properties=properties
+        )
         await self._partitions.create(rpc_request)
 
     async def grow(self, request: Request) -> None:
@@ -273,14 +289,14 @@ class PartitionVerbs(BrokerVerbs):
 
     async def metadata(self, request: Request) -> Answer:
         rpc_request = admin_pb2.GetPartitionedTopicMetadataRequest(topic=self._name(request))
+        metadata = admin_pb2.GetPartitionedTopicMetadataResponse()
         try:
-            count = (await self._partitions.metadata(rpc_request)).partitions
+            metadata = await self._partitions.metadata(rpc_request)
         except TopicNotFound:
             # Any topic may be created by its first use.
             if not request.flag("checkAllowAutoCreation"):
                 raise
-            count = 0
-        return shown({"partitions": count, "deleted": False})
+        return shown(metadata_document(metadata))
 
     async def delete(self, request: Request) -> None:
         name, force = full_topic(request.topic), request.flag("force")

@@ -18,7 +18,7 @@ from ledgerfold.broker.pulsar.consumer_options import options_of, start_at, star
 from ledgerfold.broker.pulsar.delivery import AnySubscription, AttachedConsumer
 from ledgerfold.broker.pulsar.errors import error_answer, text_of
 from ledgerfold.broker.pulsar.frames import command, message_id
-from ledgerfold.broker.pulsar.link import Link
+from ledgerfold.broker.pulsar.link import Link, properties_of
 from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS, known_topic
 from ledgerfold.broker.pulsar.schemas import check_consumer, takes_any
 from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
@@ -131,7 +131,10 @@ class Consuming:
             return topic.attach(opening.subscription, options)
         now_ms = self._link.broker.clock_ms()
         name, start = opening.subscription, start_of(opening, now_ms)
-        return await connect_consumer(topic, name, start, options, created_ms=now_ms)
+        properties = properties_of(opening.subscription_properties)
+        return await connect_consumer(
+            topic, name, start, options, created_ms=now_ms, properties=properties
+        )
 
     async def _end_holder(self, topic: PulsarTopic, name: str, options: ConsumerOptions) -> bool:
         """Ends the consumer of an Exclusive subscription if its client is gone."""

@@ -20,6 +20,7 @@ from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
 from ledgerfold.broker.rpc.admin_namespaces import NamespaceHandlers, PermissionHandlers
 from ledgerfold.broker.rpc.admin_partitions import PartitionedTopicHandlers
+from ledgerfold.broker.rpc.admin_properties import PropertyHandlers
 from ledgerfold.broker.rpc.admin_schemas import SchemaHandlers
 from ledgerfold.broker.rpc.admin_state import FaultHandlers, StateHandlers
 from ledgerfold.broker.rpc.admin_subscriptions import SubscriptionHandlers
@@ -53,6 +54,7 @@ def admin_calls(broker: Broker) -> dict[str, Handler]:
             MessageHandlers(broker),
             PartitionedTopicHandlers(broker),
             SubscriptionHandlers(broker),
+            PropertyHandlers(broker),
             NamespaceHandlers(broker),
             PermissionHandlers(broker),
             PolicyHandlers(broker),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 
+from ledgerfold.broker.common.given_names import check_properties
 from ledgerfold.broker.common.names import full_topic, parse_namespace
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.admin_topics import stats_of
@@ -24,7 +25,9 @@ class PartitionedTopicHandlers(Handlers):
     async def create(self, request: admin_pb2.CreatePartitionedTopicRequest) -> None:
         name = full_topic(request.topic)
         kafka = dict(request.kafka.values) if request.HasField("kafka") else None
-        await self._broker.create_partitioned_topic(name, request.partitions, kafka)
+        properties = dict(request.properties)
+        check_properties("a topic", properties)
+        await self._broker.create_partitioned_topic(name, request.partitions, kafka, properties)
 
     @runs_to_completion
     async def grow(self, request: admin_pb2.UpdatePartitionedTopicRequest) -> None:
@@ -35,10 +38,14 @@ class PartitionedTopicHandlers(Handlers):
         self, request: admin_pb2.GetPartitionedTopicMetadataRequest
     ) -> admin_pb2.GetPartitionedTopicMetadataResponse:
         name = recorded_name(self._broker, request.topic)
-        count = self._broker.partitions.count(name)
-        if not count and not self._broker.exists(name):
+        record = self._broker.metadata.partitioned_topic(name)
+        if record is None and not self._broker.exists(name):
             raise TopicNotFound(name)
-        return admin_pb2.GetPartitionedTopicMetadataResponse(partitions=count)
+        if record is None:
+            return admin_pb2.GetPartitionedTopicMetadataResponse(partitions=0)
+        return admin_pb2.GetPartitionedTopicMetadataResponse(
+            partitions=record.partitions, properties=record.properties
+        )
 
     async def list_names(
         self, request: admin_pb2.ListPartitionedTopicsRequest
@@ -62,10 +69,12 @@ class PartitionedTopicHandlers(Handlers):
         self, request: admin_pb2.GetPartitionedTopicStatsRequest
     ) -> admin_pb2.GetPartitionedTopicStatsResponse:
         name = recorded_name(self._broker, request.topic)
-        self._broker.partitions.record(name)
+        properties = dict(self._broker.partitions.record(name).properties)
         documents = {}
         for partition in self._broker.partitions.names(name):
             topic = await self._broker.any_topic(partition, create=False)
             documents[partition] = stats_of(self._broker, topic)
         document = partitioned_stats(documents, per_partition=request.per_partition)
+        if properties:
+            document["metadata"]["properties"] = properties
         return admin_pb2.GetPartitionedTopicStatsResponse(json=json.dumps(document))

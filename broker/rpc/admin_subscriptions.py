@@ -44,7 +44,9 @@ class SubscriptionHandlers(Handlers):
             raise SubscriptionExists(full, name)
         now_ms = self._broker.clock_ms()
         for topic in topics:
-            await create_subscription(topic, name, request.start, created_ms=now_ms)
+            await create_subscription(
+                topic, name, request.start, created_ms=now_ms, properties=request.properties
+            )
 
     async def list_names(
         self, request: admin_pb2.ListSubscriptionsRequest

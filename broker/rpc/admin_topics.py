@@ -10,6 +10,7 @@ import json
 from operator import itemgetter
 from typing import Any
 
+from ledgerfold.broker.common.given_names import check_properties
 from ledgerfold.broker.common.names import full_topic, parse_namespace, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.existing import existing_names, recorded_name, stored_topics
@@ -39,7 +40,9 @@ class TopicHandlers(Handlers):
     @runs_to_completion
     async def create(self, request: admin_pb2.CreateTopicRequest) -> None:
         kafka = dict(request.kafka.values) if request.HasField("kafka") else None
-        await self._broker.create_topic(full_topic(request.topic), kafka)
+        name, properties = full_topic(request.topic), dict(request.properties)
+        check_properties("a topic", properties)
+        await self._broker.create_topic(name, kafka, properties)
 
     @runs_to_completion
     async def delete(self, request: admin_pb2.DeleteTopicRequest) -> None:

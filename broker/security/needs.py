@@ -53,15 +53,17 @@ RPCS: Final[Mapping[str, Need]] = {
         "AdminService",
         {
             Need.ROLE: "GetBrokerInfo GetClock",
-            Need.LOOKUP: "GetTopicStats GetTopicInternalStats GetPartitionedTopicMetadata "
+            Need.LOOKUP: "GetTopicStats GetTopicInternalStats GetTopicProperties "
+            "GetPartitionedTopicMetadata "
             "GetPartitionedTopicStats GetSchema ListSchemas CheckSchema",
             Need.PRODUCE: "PutSchema",
             Need.CONSUME: "CreateSubscription ListSubscriptions ExpireMessages ResetCursor "
             "SkipMessages ClearBacklog GetMessageIdByTimestamp PeekMessages ExamineMessages "
-            "GetMessageById Explain WhatIf",
+            "GetMessageById GetSubscriptionProperties SetSubscriptionProperties Explain WhatIf",
             Need.LIST: "ListTopics ListPartitionedTopics",
             Need.ADMIN: "CreateTopic DeleteTopic UnloadTopic TrimTopic TruncateTopic "
-            "TerminateTopic CreatePartitionedTopic UpdatePartitionedTopic DeletePartitionedTopic "
+            "TerminateTopic UpdateTopicProperties CreatePartitionedTopic "
+            "UpdatePartitionedTopic DeletePartitionedTopic "
             "TriggerCompaction GetCompactionStatus WatchCompaction CancelCompaction ListRuns "
             "ListNamespaces CreateNamespace DeleteNamespace GetPolicies UpdatePolicies "
             "GetPermissions GrantPermission RevokePermission DeleteSchema",
@@ -172,6 +174,8 @@ ROUTES: Final[Mapping[tuple[str, str], Need]] = {
     **_routes(Need.ADMIN, "POST DELETE", _TOPIC, "/permissions/{role}"),
     **_routes(Need.LOOKUP, "GET", _TOPIC, "/stats", "/internalStats", "/partitions"),
     **_routes(Need.LOOKUP, "GET", _TOPIC, "/partitioned-stats", "/partitioned-internalStats"),
+    **_routes(Need.LOOKUP, "GET", _TOPIC, "/properties"),
+    **_routes(Need.ADMIN, "PUT DELETE", _TOPIC, "/properties"),
     **_routes(Need.CONSUME, "GET", _TOPIC, "/lastMessageId", "/messageid/{timestamp}"),
     **_routes(Need.CONSUME, "GET", _TOPIC, "/examinemessage", "/ledger/{ledger}/entry/{entry}"),
     **_routes(Need.ADMIN, "PUT", _TOPIC, "/unload"),
@@ -181,6 +185,7 @@ ROUTES: Final[Mapping[tuple[str, str], Need]] = {
     **_routes(Need.ADMIN, "PUT POST", _TOPIC, "/partitions"),
     **_routes(Need.CONSUME, "GET", _TOPIC, "/subscriptions"),
     **_routes(Need.CONSUME, "PUT DELETE", _SUBSCRIPTION),
+    **_routes(Need.CONSUME, "GET PUT", _SUBSCRIPTION, "/properties"),
     **_routes(Need.CONSUME, "POST", _SUBSCRIPTION, "/skip_all", "/skip/{count}", "/resetcursor"),
     **_routes(Need.CONSUME, "POST", _SUBSCRIPTION, "/resetcursor/{timestamp}"),
     **_routes(Need.CONSUME, "POST", _SUBSCRIPTION, "/expireMessages/{seconds}"),

@@ -10,13 +10,17 @@ the same name are merged.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from ledgerfold.v1.admin_pb2 import GetPartitionedTopicMetadataResponse
 
 Document = Mapping[str, Any]
 _NAMES = ("producerName", "consumerName", "readerName")
 # A compaction strategy with its settings is taken from one partition.
 _WHOLE = ("strategy", "lastCompactionStrategy")
+_PROPERTIES = "subscriptionProperties"
 # Offsets and similar values cannot be summed.
 _KAFKA = "kafka"
 # Each partition has these on its own.
@@ -37,6 +41,12 @@ def partitioned_stats(partitions: Mapping[str, Document], *, per_partition: bool
     }
 
 
+def metadata_document(metadata: GetPartitionedTopicMetadataResponse) -> dict[str, Any]:
+    """Returns Pulsar's JSON of the metadata of a topic, which may be without partitions."""
+    document: dict[str, Any] = {"partitions": metadata.partitions, "deleted": False}
+    return document | ({"properties": dict(metadata.properties)} if metadata.properties else {})
+
+
 def _without(document: Document, name: str) -> Document:
     return {each: value for each, value in document.items() if each != name}
 
@@ -54,6 +64,8 @@ def _merged_value(name: str, values: Sequence[Any]) -> Any:
     first = values[0]
     if name in _WHOLE:
         return first
+    if name == _PROPERTIES:
+        return dict(ChainMap(*reversed(values)))
     if isinstance(first, dict):
         return merged(values)
     if isinstance(first, list):

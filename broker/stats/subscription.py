@@ -39,6 +39,7 @@ def describe(subscription: Subscription, sums: LedgerSums | None = None) -> dict
         "lastExpireTimestamp": subscription.expired_ms,
         "lastMarkDeleteAdvancedTimestamp": subscription.recorded.advanced_ms,
         "isDurable": subscription.is_durable,
+        "subscriptionProperties": dict(subscription.recorded.properties),
         "nonContiguousDeletedMessagesRanges": subscription.cursor.range_count,
         **describe_consumers(subscription),
     }

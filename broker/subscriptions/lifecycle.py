@@ -7,12 +7,12 @@ written or deleted, the topic is checked to be still loaded under that name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
 from ledgerfold.broker.common.clock import Clock
-from ledgerfold.broker.common.given_names import called, check_name
+from ledgerfold.broker.common.given_names import called, check_name, check_properties
 from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.faults.faults import Faults
 from ledgerfold.broker.faults.rules import Subject
@@ -99,6 +99,7 @@ def load_subscription(topic: SubscriptionTopic, record: CursorRecord) -> Subscri
     cursor = Cursor.from_record(record)
     subscription = _subscription_of(topic, record.subscription, cursor, record.created_ms)
     subscription.recorded.is_recorded = True
+    subscription.recorded.properties = dict(record.subscription_properties)
     return subscription
 
 
@@ -129,10 +130,12 @@ async def create_subscription(
     read_compacted: bool = False,
     by_consumer: bool = False,
     created_ms: int = 0,
+    properties: Mapping[str, str] | None = None,
 ) -> Subscription:
     """Returns the topic's subscription of that name, creating it at `start` if needed.
 
-    `by_consumer`: created on behalf of a consumer, not by administration.
+    `by_consumer`: created on behalf of a consumer, not by administration. `properties`: those of a
+    new one; as in Pulsar, also of an existing one that has none.
     A new one is in `topic.subscriptions`, and durable, when this returns. Raises InvalidRequest
     (its name), SubscriptionBusy (a reader uses the name), StorageError, Moved (the topic was
     unloaded).
@@ -140,20 +143,23 @@ async def create_subscription(
     if by_consumer and topic.faults is not None:
         subject = Subject(topic.name, subscription=name)
         await topic.faults.apply_rules(FAULT_OPERATION_SUBSCRIBE, subject)
+    properties = dict(properties or {})
+    check_properties("a subscription", properties)
     existing = await _created(topic, name)
     if existing is not None:
-        return existing
+        return _with_properties(existing, properties)
     check_name("A subscription", name)
     with _while_loaded(topic):
         mark_delete = await _mark_delete_at(topic.log, start, read_compacted, by_consumer)
     # Another call may have created it during the await.
     existing = await _created(topic, name)
     if existing is not None:
-        return existing
+        return _with_properties(existing, properties)
     if name in topic.reader_names:
         raise SubscriptionBusy(topic.name, name, "a reader or table view uses it.")
     cursor = Cursor(mark_delete, incarnation=topic.new_incarnation())
     subscription = _subscription_of(topic, name, cursor, created_ms, durable=durable)
+    subscription.recorded.properties = properties
     topic.subscriptions[name] = subscription
     try:
         await subscription.persist()
@@ -166,6 +172,13 @@ async def create_subscription(
     return subscription
 
 
+def _with_properties(subscription: Subscription, properties: dict[str, str]) -> Subscription:
+    if properties and not subscription.recorded.properties:
+        subscription.recorded.properties = properties
+        subscription.cursor_changed()
+    return subscription
+
+
 async def connect_consumer(
     topic: SubscriptionTopic,
     name: str,
@@ -173,6 +186,7 @@ async def connect_consumer(
     options: ConsumerOptions,
     *,
     created_ms: int,
+    properties: Mapping[str, str] | None = None,
 ) -> tuple[Subscription, Consumer]:
     """Connects a consumer to the subscription of that name, creating it at `start` if needed.
 
@@ -186,6 +200,7 @@ async def connect_consumer(
         read_compacted=options.read_compacted,
         by_consumer=True,
         created_ms=created_ms,
+        properties=properties,
     )
     try:
         return subscription, subscription.attach(options)

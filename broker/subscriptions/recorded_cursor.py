@@ -8,7 +8,7 @@ before that, the failed write may be on disk, and the next start applies it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ledgerfold.broker.common.clock import Clock, WallClock
 from ledgerfold.broker.subscriptions.cursor import Cursor
@@ -34,6 +34,8 @@ class RecordedCursor:
         clock: Clock | None = None,
     ) -> None:
         self._cursor, self._to_record = cursor, to_record
+        # The properties of the subscription, stored with each write. Replaced, never modified.
+        self.properties: Mapping[str, str] = {}
         # Whether its record is on disk: False while it is being created.
         self.is_recorded = False
         # At or below the mark-delete on disk, whether or not a write in flight succeeds.
@@ -123,7 +125,9 @@ class RecordedCursor:
         cursor = self._target or self._cursor
         if self._target is None and self._through is not None:
             cursor = cursor.passed_over(self._through)
-        return self._to_record(cursor)
+        record = self._to_record(cursor)
+        record.subscription_properties.update(self.properties)
+        return record
 
     async def _write(self, record: CursorRecord) -> None:
         assert self._persist is not None

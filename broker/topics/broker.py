@@ -40,7 +40,7 @@ from ledgerfold.broker.topics.locks import TopicLocks
 from ledgerfold.broker.topics.namespaces import Namespaces
 from ledgerfold.broker.topics.non_persistent_topic import IS_NON_PERSISTENT, NonPersistentTopic
 from ledgerfold.broker.topics.non_persistent_topics import NonPersistentTopics
-from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
+from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions, RecordChange
 from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.topics.schemas import Schemas
 from ledgerfold.broker.topics.topic import Topic
@@ -51,7 +51,7 @@ from ledgerfold.storage.errors import Moved, NotAllowed, StorageError, TopicNotF
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.partition_names import parse_partition, partition_name
-from ledgerfold.v1.records_pb2 import KafkaLog, Policies, TopicRecord
+from ledgerfold.v1.records_pb2 import KafkaLog, TopicRecord
 
 # The maximum number of concurrent flushes and reads of all topics.
 DISK_THREADS = 8
@@ -60,8 +60,7 @@ _T = TypeVar("_T")
 StoredKind = Topic | KafkaTopic
 PulsarTopic = Topic | NonPersistentTopic
 AnyTopic = StoredKind | NonPersistentTopic
-KafkaValues = Mapping[str, str] | None
-PolicyUpdate = Callable[[Policies], Policies]
+Texts = Mapping[str, str] | None
 _log = logging.getLogger(__name__)
 
 
@@ -202,19 +201,19 @@ class Broker:
             return self.non_persistent.topic(name, create)
         loaded, create = self._usable(name, to_write), create and self.settings.creates_topics
         while loaded is None:
-            topic = await run_to_completion(self._load_locked(name, create, to_write, None))
+            topic = await run_to_completion(self._load_locked(name, create, to_write))
             # It may have been unloaded again before this task resumed.
             loaded = topic if topic.is_loaded else self._usable(name, to_write)
         return loaded
 
     async def _load_locked(
-        self, name: str, create: bool, to_write: bool, kafka: KafkaValues, is_new: bool = False
+        self, name: str, create: bool, to_write: bool, new: TopicRecord | None = None
     ) -> StoredKind:
         partition, exists = parse_partition(name), self.metadata.topic(name) is not None
         # A new partition: its partitioned topic is neither created nor grown meanwhile.
         parent = nullcontext() if partition is None or exists else self.locks.one(partition.topic)
         async with parent, self.locks.one(name):
-            if is_new:  # Another call may have created it meanwhile.
+            if new is not None:
                 self.partitions.check_creatable(name)
             if (loaded := self._usable(name, to_write)) is not None:
                 return loaded
@@ -222,9 +221,9 @@ class Broker:
                 await self._unload(name)
                 # A load may fail after it has written the record of a new topic.
                 with self.names.announced([name]):
-                    return await self._load(name, create, kafka)
+                    return await self._load(name, create, new)
         # It was deleted while this call waited for the locks, so it would be created.
-        return await self._load_locked(name, create, to_write, kafka, is_new)
+        return await self._load_locked(name, create, to_write, new)
 
     def _loaded(self, name: str) -> StoredKind | None:
         return self.topics.get(name) or self.kafka_topics.get(name)
@@ -236,7 +235,7 @@ class Broker:
             return topic
         return None if self.store.has_room() else topic
 
-    async def _load(self, name: str, create: bool, kafka: KafkaValues) -> StoredKind:
+    async def _load(self, name: str, create: bool, new: TopicRecord | None) -> StoredKind:
         if self._is_stopping:
             raise Unavailable("The broker is stopping.")
         check_records(self.store, name)
@@ -245,10 +244,10 @@ class Broker:
             if not (create or self.partitions.count(name)):
                 raise self.partitions.not_found(name, self.settings.creates_topics)
             self.partitions.check_usable(name)
-            record = TopicRecord(name=name, created_ms=self.clock_ms())
-            if kafka is not None:
-                await prepare_kafka_topic(self, name, kafka)
-                record.kafka.CopyFrom(KafkaLog(config=kafka))
+            record = new or TopicRecord(name=name)
+            record.created_ms = self.clock_ms()
+            if record.HasField("kafka"):
+                await prepare_kafka_topic(self, name, record.kafka.config)
         if record.HasField("kafka"):
             return await self._load_kafka(record)
         topic = Topic(self, record)
@@ -266,13 +265,14 @@ class Broker:
         self.kafka_topics[topic.name] = topic
         return topic
 
-    async def create_topic(self, name: str, kafka: KafkaValues = None) -> None:
+    async def create_topic(self, name: str, kafka: Texts = None, properties: Texts = None) -> None:
         """Raises TopicExists, NotAllowed, InvalidConfig. `kafka`: the settings of a Kafka topic."""
         if is_non_persistent(name):
             self.non_persistent.create(name, kafka)
         else:
-            self.partitions.check_creatable(name)
-            await run_to_completion(self._load_locked(name, True, True, kafka, is_new=True))
+            log = None if kafka is None else KafkaLog(config=kafka)
+            new = TopicRecord(name=name, kafka=log, properties=properties)
+            await run_to_completion(self._load_locked(name, True, True, new))
 
     async def unload_topic(self, name: str) -> None:
         """Ends the topic's streams, closes its ledger and loads it again.
@@ -350,7 +350,7 @@ class Broker:
 
     @runs_to_completion
     async def create_partitioned_topic(
-        self, name: str, partitions: int, kafka: KafkaValues = None
+        self, name: str, partitions: int, kafka: Texts = None, properties: Texts = None
     ) -> None:
         """Raises InvalidRequest, TopicExists. `kafka`: see create_topic()."""
         if is_non_persistent(name):
@@ -358,7 +358,7 @@ class Broker:
         elif kafka is not None:
             await prepare_kafka_topic(self, name, kafka)
         async with self._partitions_held(name, partitions):
-            await self.partitions.create(name, partitions, kafka)
+            await self.partitions.create(name, partitions, kafka, properties)
 
     @runs_to_completion
     async def grow_partitioned_topic(self, name: str, partitions: int) -> None:
@@ -366,10 +366,10 @@ class Broker:
         async with self._partitions_held(name, partitions):
             await self.partitions.grow(name, partitions)
 
-    async def update_partitioned_policies(self, name: str, update: PolicyUpdate) -> None:
-        """Raises NotAllowed, TopicNotFound, and what `update` raises."""
+    async def change_partitioned(self, name: str, change: RecordChange) -> None:
+        """Raises NotAllowed, TopicNotFound, and what `change` raises."""
         async with self.locks.one(name):
-            await self.partitions.update_policies(name, update)
+            await self.partitions.change_record(name, change)
 
     @asynccontextmanager
     async def _partitions_held(self, name: str, partitions: int) -> AsyncIterator[None]:

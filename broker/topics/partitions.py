@@ -46,6 +46,7 @@ from ledgerfold.storage.errors import (
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.partition_names import (
     PARTITION_SUFFIX,
+    is_beyond_all_partitions,
     parse_partition,
     partition_name,
     reserved_parent,
@@ -56,12 +57,12 @@ from ledgerfold.v1.records_pb2 import (
     KafkaLog,
     KafkaPartitions,
     PartitionedTopicRecord,
-    Policies,
     Position,
     TopicRecord,
 )
 
 Answer = TypeVar("Answer")
+RecordChange = Callable[[PartitionedTopicRecord], object]
 # All of them may be loaded at the same time. In Pulsar this bound is a setting.
 PARTITIONS_MAX = 1000
 
@@ -147,7 +148,12 @@ class Partitions:
                 f"{name} is the name of a partition, and {parent} is not partitioned: choose "
                 "another name, or create partitions with `topics create-partitioned-topic`."
             )
+        if parent is not None and is_beyond_all_partitions(name):
+            raise self._without_partition(name, parent)
         self.check_usable(name)
+
+    def _without_partition(self, name: str, parent: str) -> TopicNotFound:
+        return TopicNotFound(name, f"{parent} has only {counted(self.count(parent), 'partition')}.")
 
     def check_usable(self, name: str) -> None:
         """Checks that using a topic that does not exist may create it.
@@ -159,8 +165,7 @@ class Partitions:
             raise TopicIsPartitioned(name, count)
         parent = self._parent(name)
         if parent is not None and not self.has_partition(name):
-            why = f"{parent.name} has only {counted(parent.partitions, 'partition')}."
-            raise TopicNotFound(name, why)
+            raise self._without_partition(name, parent.name)
 
     def check_policies(self, name: str) -> None:
         """Checks that the topic has its own policies. Raises InvalidRequest for a partition."""
@@ -171,7 +176,11 @@ class Partitions:
     # Changes.
 
     async def create(
-        self, name: str, partitions: int, kafka: Mapping[str, str] | None = None
+        self,
+        name: str,
+        partitions: int,
+        kafka: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         """Creates the topic and its partitions. `kafka`: their settings, for Kafka topics.
 
@@ -189,7 +198,10 @@ class Partitions:
             if self.count(name) or any(_conflicts(each.name, name) for each in topics):
                 raise TopicExists(name)
             record = PartitionedTopicRecord(
-                name=name, partitions=partitions, created_ms=self._clock_ms()
+                name=name,
+                partitions=partitions,
+                created_ms=self._clock_ms(),
+                properties=properties,
             )
             if kafka is not None:
                 record.kafka.CopyFrom(KafkaPartitions(config=kafka))
@@ -216,15 +228,15 @@ class Partitions:
 
         await self._change(edit)
 
-    async def update_policies(self, name: str, update: Callable[[Policies], Policies]) -> None:
-        """Replaces the policies by `update`.
+    async def change_record(self, name: str, change: RecordChange) -> None:
+        """Applies `change` to the record, not to the number of partitions.
 
-        Raises NotAllowed, TopicNotFound, and what `update` raises.
+        Raises NotAllowed, TopicNotFound, and what `change` raises.
         """
 
         def edit(batch: MetadataBatch) -> None:
             record = self.record(name)
-            record.policies.CopyFrom(update(record.policies))
+            change(record)
             batch.put(record)
 
         await self._change(edit)
@@ -235,15 +247,13 @@ class Partitions:
         Raises NotAllowed, TopicNotFound.
         """
 
-        def edit(batch: MetadataBatch) -> None:
-            record = self.record(name)
+        def change(record: PartitionedTopicRecord) -> None:
             for setting, text in changes.items():
                 record.kafka.config.pop(setting, None)
                 if text is not None:
                     record.kafka.config[setting] = text
-            batch.put(record)
 
-        await self._change(edit)
+        await self.change_record(name, change)
 
     async def _change(self, edit: Callable[[MetadataBatch], None]) -> None:
         """Applies one edit at a time, each to completion: one synced write in a thread.
@@ -308,6 +318,7 @@ def _cursor_from_earliest(
         mark_delete=Position(ledger_id=EARLIEST.ledger_id, entry_id=EARLIEST.entry_id),
         created_ms=created_ms,
         incarnation=incarnation,
+        subscription_properties=cursor.subscription_properties,
     )
 
 

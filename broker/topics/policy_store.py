@@ -14,7 +14,7 @@ held during that check, so other policy changes do not wait.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from ledgerfold.broker.common.names import TopicName
@@ -26,13 +26,18 @@ from ledgerfold.broker.policies.effective import (
     effective_policies,
     updated_policies,
 )
-from ledgerfold.broker.topics.partitions import Partitions
+from ledgerfold.broker.topics.partitions import Partitions, RecordChange
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.errors import TopicNotFound
 from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.strategies.catalogue import listed
-from ledgerfold.v1.records_pb2 import NamespaceRecord, Policies, TopicRecord
+from ledgerfold.v1.records_pb2 import (
+    NamespaceRecord,
+    PartitionedTopicRecord,
+    Policies,
+    TopicRecord,
+)
 
 
 class PolicyBroker(BrokerContext, Protocol):
@@ -44,9 +49,7 @@ class PolicyBroker(BrokerContext, Protocol):
     def topics(self) -> Mapping[str, Topic]: ...
     @property
     def compactor(self) -> Compactor: ...
-    async def update_partitioned_policies(
-        self, name: str, update: Callable[[Policies], Policies]
-    ) -> None: ...
+    async def change_partitioned(self, name: str, change: RecordChange) -> None: ...
 
 
 class PolicyStore:
@@ -108,9 +111,11 @@ class PolicyStore:
         """Changes the policies of all partitions. Raises like update_topic()."""
         await self._check(changes)
         above = self._broker.policy_levels.quotas_above(name)
-        await self._broker.update_partitioned_policies(
-            name, lambda current: updated_policies(current, changes, remove, above)
-        )
+
+        def change(record: PartitionedTopicRecord) -> None:
+            record.policies.CopyFrom(updated_policies(record.policies, changes, remove, above))
+
+        await self._broker.change_partitioned(name, change)
         for partition in self._broker.partitions.names(name):
             topic = self._broker.topics.get(partition)
             if topic is not None:

@@ -15,7 +15,7 @@ from ledgerfold.broker.cli.output import (
     print_object,
 )
 from ledgerfold.broker.cli.start_positions import ID, parse_message_id, topic_of
-from ledgerfold.broker.cli.topics import archives, compaction, messages
+from ledgerfold.broker.cli.topics import archives, compaction, messages, properties
 from ledgerfold.broker.cli.topics.namespaces import NAMESPACES, PERMISSIONS, TENANTS
 from ledgerfold.broker.cli.topics.policies import POLICIES, of_scope
 from ledgerfold.broker.cli.units import MOMENT, POSITIVE, TIME, parse_positive
@@ -45,6 +45,7 @@ VERBS = COMMANDS.command(
     "manage topics, their policies and compaction",
     compaction.VERBS,
     messages.VERBS,
+    properties.VERBS,
     config_verbs("a Kafka topic's settings", TOPIC),
     logs.VERBS,
     archives.VERBS,
@@ -66,9 +67,10 @@ COMMANDS.command(
 )
 
 
-@VERBS.verb("create", "create a topic", TOPIC, CREATION_OPTIONS)
+@VERBS.verb("create", "create a topic", TOPIC, properties.METADATA, CREATION_OPTIONS)
 def _create(options: argparse.Namespace) -> None:
-    admin_of(options).create_topic(options.topic, kafka=created_with(options))
+    given = properties.properties_of(options.metadata)
+    admin_of(options).create_topic(options.topic, kafka=created_with(options), properties=given)
 
 
 @VERBS.verb("delete", "delete a topic and its data", TOPIC, _FORCE)
@@ -135,13 +137,18 @@ def _subscriptions(options: argparse.Namespace) -> None:
     print_answer(options, ({"subscription": each} for each in subscriptions), subscriptions)
 
 
-@VERBS.verb("create-subscription", "create a durable subscription", TOPIC, _SUBSCRIPTION, _START)
+@VERBS.verb(
+    "create-subscription",
+    "create a durable subscription",
+    *(TOPIC, _SUBSCRIPTION, _START, properties.PROPERTIES),
+)
 def _subscribe(options: argparse.Namespace) -> None:
     start = parse_message_id(options.message_id)
     if start is None:
         raise InvalidRequest(f"The start of a subscription must be earliest, latest or {FORM}.")
     topic = topic_of(options.topic, start)
-    admin_of(options).create_subscription(topic, options.subscription, start)
+    given = properties.properties_of(options.property)
+    admin_of(options).create_subscription(topic, options.subscription, start, properties=given)
 
 
 @VERBS.verb("unsubscribe", "delete a subscription", TOPIC, _SUBSCRIPTION)
@@ -155,10 +162,14 @@ def _unsubscribe(options: argparse.Namespace) -> None:
 
 @VERBS.verb("create-partitioned-topic", "create a topic and its partitions", TOPIC)
 @argument("-p --partitions", "the number of partitions", **POSITIVE, required=True)
+@properties.METADATA
 @CREATION_OPTIONS
 def _create_partitioned(options: argparse.Namespace) -> None:
     admin_of(options).create_partitioned_topic(
-        options.topic, options.partitions, kafka=created_with(options)
+        options.topic,
+        options.partitions,
+        kafka=created_with(options),
+        properties=properties.properties_of(options.metadata),
     )
 
 

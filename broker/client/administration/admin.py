@@ -25,6 +25,7 @@ from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
 from ledgerfold.broker.client.administration.message_calls import MessageCalls
 from ledgerfold.broker.client.administration.name_pages import all_names, all_runs
 from ledgerfold.broker.client.administration.namespace_calls import NamespaceCalls, PermissionCalls
+from ledgerfold.broker.client.administration.property_calls import PropertyCalls
 from ledgerfold.broker.client.administration.schema_calls import SchemaCalls
 from ledgerfold.broker.client.administration.state_calls import FaultCalls, StateCalls
 from ledgerfold.broker.client.messages.message_id import MessageId
@@ -41,6 +42,7 @@ class Admin(
     NamespaceCalls,
     PermissionCalls,
     PolicyCalls,
+    PropertyCalls,
     SchemaCalls,
     StateCalls,
     FaultCalls,
@@ -90,7 +92,12 @@ class Admin(
     # Topics.
 
     def create_topic(
-        self, topic: str, *, kafka: Mapping[str, str] | None = None, **others: object
+        self,
+        topic: str,
+        *,
+        kafka: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        **others: object,
     ) -> None:
         """Creates a topic; with `kafka` (settings by Kafka's names, or an empty mapping) a Kafka
         topic.
@@ -100,9 +107,12 @@ class Admin(
         if others:
             raise InvalidRequest(
                 f"create_topic has no argument {next(iter(others))[:100]}. Arguments: topic, "
-                "kafka. create_partitioned_topic creates partitions."
+                "kafka, properties. create_partitioned_topic creates partitions."
             )
-        self._call(admin_pb2.CreateTopicRequest(topic=topic, kafka=_kafka_config(kafka)))
+        request = admin_pb2.CreateTopicRequest(
+            topic=topic, kafka=_kafka_config(kafka), properties=properties
+        )
+        self._call(request)
 
     def delete_topic(self, topic: str, *, force: bool = False) -> None:
         """Deletes a topic with its subscriptions and data.
@@ -116,14 +126,22 @@ class Admin(
         return all_names(self._call, admin_pb2.ListTopicsRequest(namespace=namespace))
 
     def create_partitioned_topic(
-        self, topic: str, partitions: int, *, kafka: Mapping[str, str] | None = None
+        self,
+        topic: str,
+        partitions: int,
+        *,
+        kafka: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         """Creates a partitioned topic with its partitions `<topic>-partition-0` and so on.
 
         `kafka`: the settings of the partitions. Raises TopicExists, KafkaError.
         """
         request = admin_pb2.CreatePartitionedTopicRequest(
-            topic=topic, partitions=partitions, kafka=_kafka_config(kafka)
+            topic=topic,
+            partitions=partitions,
+            kafka=_kafka_config(kafka),
+            properties=properties,
         )
         self._call(request)
 
@@ -136,7 +154,8 @@ class Admin(
         partitioned.
         """
         metadata = self._call(admin_pb2.GetPartitionedTopicMetadataRequest(topic=topic))
-        return {"partitions": metadata.partitions, "deleted": False}
+        document = {"partitions": metadata.partitions, "deleted": False}
+        return document | ({"properties": dict(metadata.properties)} if metadata.properties else {})
 
     def list_partitioned_topics(self, namespace: str = "") -> list[str]:
         """Returns the full names of partitioned topics; `list_topics` returns their partitions."""
@@ -202,14 +221,19 @@ class Admin(
     # Subscriptions.
 
     def create_subscription(
-        self, topic: str, subscription: str, start: MessageId | None = None
+        self,
+        topic: str,
+        subscription: str,
+        start: MessageId | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         """Creates a durable subscription that begins after `start`; at the end if it is None.
 
         Raises SubscriptionExists.
         """
         request = admin_pb2.CreateSubscriptionRequest(
-            topic=topic, subscription=subscription, start=_start(start)
+            topic=topic, subscription=subscription, start=_start(start), properties=properties
         )
         self._call(request)
 

@@ -359,12 +359,21 @@ class MoveClockResponse(_message.Message):
     def __init__(self, now_ms: _Optional[int] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
-    __slots__ = ("topic", "kafka")
+    __slots__ = ("topic", "kafka", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     KAFKA_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     topic: str
     kafka: KafkaConfig
-    def __init__(self, topic: _Optional[str] = ..., kafka: _Optional[_Union[KafkaConfig, _Mapping]] = ...) -> None: ...
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, topic: _Optional[str] = ..., kafka: _Optional[_Union[KafkaConfig, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class KafkaConfig(_message.Message):
     __slots__ = ("values",)
@@ -414,14 +423,23 @@ class ListTopicsResponse(_message.Message):
     def __init__(self, topics: _Optional[_Iterable[str]] = ..., has_more: _Optional[bool] = ...) -> None: ...
 
 class CreatePartitionedTopicRequest(_message.Message):
-    __slots__ = ("topic", "partitions", "kafka")
+    __slots__ = ("topic", "partitions", "kafka", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     KAFKA_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partitions: int
     kafka: KafkaConfig
-    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ..., kafka: _Optional[_Union[KafkaConfig, _Mapping]] = ...) -> None: ...
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ..., kafka: _Optional[_Union[KafkaConfig, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class CreatePartitionedTopicResponse(_message.Message):
     __slots__ = ()
@@ -446,10 +464,19 @@ class GetPartitionedTopicMetadataRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class GetPartitionedTopicMetadataResponse(_message.Message):
-    __slots__ = ("partitions",)
+    __slots__ = ("partitions", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     partitions: int
-    def __init__(self, partitions: _Optional[int] = ...) -> None: ...
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, partitions: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ListPartitionedTopicsRequest(_message.Message):
     __slots__ = ("namespace", "in_pages", "after")
@@ -518,6 +545,46 @@ class GetTopicInternalStatsResponse(_message.Message):
     JSON_FIELD_NUMBER: _ClassVar[int]
     json: str
     def __init__(self, json: _Optional[str] = ...) -> None: ...
+
+class GetTopicPropertiesRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class GetTopicPropertiesResponse(_message.Message):
+    __slots__ = ("properties",)
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class UpdateTopicPropertiesRequest(_message.Message):
+    __slots__ = ("topic", "set", "remove")
+    class SetEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SET_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    set: _containers.ScalarMap[str, str]
+    remove: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[str] = ..., set: _Optional[_Mapping[str, str]] = ..., remove: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class UpdateTopicPropertiesResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class UnloadTopicRequest(_message.Message):
     __slots__ = ("topic",)
@@ -628,16 +695,67 @@ class GetMessageByIdResponse(_message.Message):
     def __init__(self, entry: _Optional[bytes] = ...) -> None: ...
 
 class CreateSubscriptionRequest(_message.Message):
-    __slots__ = ("topic", "subscription", "start")
+    __slots__ = ("topic", "subscription", "start", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     topic: str
     subscription: str
     start: _data_pb2.StartPosition
-    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., start: _Optional[_Union[_data_pb2.StartPosition, _Mapping]] = ...) -> None: ...
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., start: _Optional[_Union[_data_pb2.StartPosition, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class CreateSubscriptionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetSubscriptionPropertiesRequest(_message.Message):
+    __slots__ = ("topic", "subscription")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ...) -> None: ...
+
+class GetSubscriptionPropertiesResponse(_message.Message):
+    __slots__ = ("properties",)
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class SetSubscriptionPropertiesRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class SetSubscriptionPropertiesResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 

@@ -121,6 +121,16 @@ class AdminServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.TerminateTopicRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.TerminateTopicResponse.FromString,
                 _registered_method=True)
+        self.GetTopicProperties = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/GetTopicProperties',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetTopicPropertiesRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetTopicPropertiesResponse.FromString,
+                _registered_method=True)
+        self.UpdateTopicProperties = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/UpdateTopicProperties',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.UpdateTopicPropertiesRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.UpdateTopicPropertiesResponse.FromString,
+                _registered_method=True)
         self.GetMessageIdByTimestamp = channel.unary_unary(
                 '/ledgerfold.v1.AdminService/GetMessageIdByTimestamp',
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetMessageIdByTimestampRequest.SerializeToString,
@@ -145,6 +155,16 @@ class AdminServiceStub:
                 '/ledgerfold.v1.AdminService/CreateSubscription',
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.CreateSubscriptionRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.CreateSubscriptionResponse.FromString,
+                _registered_method=True)
+        self.GetSubscriptionProperties = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/GetSubscriptionProperties',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetSubscriptionPropertiesRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetSubscriptionPropertiesResponse.FromString,
+                _registered_method=True)
+        self.SetSubscriptionProperties = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/SetSubscriptionProperties',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.SetSubscriptionPropertiesRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.SetSubscriptionPropertiesResponse.FromString,
                 _registered_method=True)
         self.ListSubscriptions = channel.unary_unary(
                 '/ledgerfold.v1.AdminService/ListSubscriptions',
@@ -470,6 +490,21 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetTopicProperties(self, request, context):
+        """Returns the properties of a topic, texts without an effect on the broker. A partitioned topic and each of its
+        partitions have properties of their own. FAILED_PRECONDITION (NOT_ALLOWED) for a non-persistent topic.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateTopicProperties(self, request, context):
+        """Sets and removes properties of a topic, as GetTopicProperties.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetMessageIdByTimestamp(self, request, context):
         """Returns the id of the first entry that was published at or after a time. The compacted ledger is searched first. If
         there is no such entry, returns the id that the next published entry will have.
@@ -504,6 +539,21 @@ class AdminServiceServicer:
 
     def CreateSubscription(self, request, context):
         """Creates a durable subscription. ALREADY_EXISTS (SUBSCRIPTION_EXISTS) if there is a subscription of that name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetSubscriptionProperties(self, request, context):
+        """Returns the properties of a durable subscription; on a partitioned topic, those of all partitions together.
+        FAILED_PRECONDITION (NOT_ALLOWED) for `__compaction`, and for a non-persistent topic.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetSubscriptionProperties(self, request, context):
+        """Replaces the properties of a durable subscription, on all partitions.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -885,6 +935,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.TerminateTopicRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_admin__pb2.TerminateTopicResponse.SerializeToString,
             ),
+            'GetTopicProperties': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTopicProperties,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetTopicPropertiesRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetTopicPropertiesResponse.SerializeToString,
+            ),
+            'UpdateTopicProperties': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateTopicProperties,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.UpdateTopicPropertiesRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.UpdateTopicPropertiesResponse.SerializeToString,
+            ),
             'GetMessageIdByTimestamp': grpc.unary_unary_rpc_method_handler(
                     servicer.GetMessageIdByTimestamp,
                     request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetMessageIdByTimestampRequest.FromString,
@@ -909,6 +969,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.CreateSubscription,
                     request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.CreateSubscriptionRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_admin__pb2.CreateSubscriptionResponse.SerializeToString,
+            ),
+            'GetSubscriptionProperties': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSubscriptionProperties,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetSubscriptionPropertiesRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetSubscriptionPropertiesResponse.SerializeToString,
+            ),
+            'SetSubscriptionProperties': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetSubscriptionProperties,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.SetSubscriptionPropertiesRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.SetSubscriptionPropertiesResponse.SerializeToString,
             ),
             'ListSubscriptions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListSubscriptions,
@@ -1576,6 +1646,60 @@ class AdminService:
             _registered_method=True)
 
     @staticmethod
+    def GetTopicProperties(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/GetTopicProperties',
+            ledgerfold_dot_v1_dot_admin__pb2.GetTopicPropertiesRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.GetTopicPropertiesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateTopicProperties(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/UpdateTopicProperties',
+            ledgerfold_dot_v1_dot_admin__pb2.UpdateTopicPropertiesRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.UpdateTopicPropertiesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def GetMessageIdByTimestamp(request,
             target,
             options=(),
@@ -1700,6 +1824,60 @@ class AdminService:
             '/ledgerfold.v1.AdminService/CreateSubscription',
             ledgerfold_dot_v1_dot_admin__pb2.CreateSubscriptionRequest.SerializeToString,
             ledgerfold_dot_v1_dot_admin__pb2.CreateSubscriptionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSubscriptionProperties(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/GetSubscriptionProperties',
+            ledgerfold_dot_v1_dot_admin__pb2.GetSubscriptionPropertiesRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.GetSubscriptionPropertiesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetSubscriptionProperties(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/SetSubscriptionProperties',
+            ledgerfold_dot_v1_dot_admin__pb2.SetSubscriptionPropertiesRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.SetSubscriptionPropertiesResponse.FromString,
             options,
             channel_credentials,
             insecure,

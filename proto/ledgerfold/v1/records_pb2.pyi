@@ -404,7 +404,14 @@ class CompactedView(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., horizon: _Optional[_Union[Position, _Mapping]] = ..., run_number: _Optional[int] = ...) -> None: ...
 
 class TopicRecord(_message.Message):
-    __slots__ = ("name", "created_ms", "ledger_ids", "compacted", "policies", "compaction_cursor", "last_run_number", "epoch", "last_producer_number", "retention_floor", "truncated_upto", "terminated_at", "compaction_moved_to", "kafka", "topic_epoch")
+    __slots__ = ("name", "created_ms", "ledger_ids", "compacted", "policies", "compaction_cursor", "last_run_number", "epoch", "last_producer_number", "retention_floor", "truncated_upto", "terminated_at", "compaction_moved_to", "kafka", "topic_epoch", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
     LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -420,6 +427,7 @@ class TopicRecord(_message.Message):
     COMPACTION_MOVED_TO_FIELD_NUMBER: _ClassVar[int]
     KAFKA_FIELD_NUMBER: _ClassVar[int]
     TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     name: str
     created_ms: int
     ledger_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -435,7 +443,8 @@ class TopicRecord(_message.Message):
     compaction_moved_to: Position
     kafka: KafkaLog
     topic_epoch: int
-    def __init__(self, name: _Optional[str] = ..., created_ms: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., compacted: _Optional[_Union[CompactedView, _Mapping]] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., compaction_cursor: _Optional[bool] = ..., last_run_number: _Optional[int] = ..., epoch: _Optional[int] = ..., last_producer_number: _Optional[int] = ..., retention_floor: _Optional[_Union[Position, _Mapping]] = ..., truncated_upto: _Optional[_Union[Position, _Mapping]] = ..., terminated_at: _Optional[_Union[Position, _Mapping]] = ..., compaction_moved_to: _Optional[_Union[Position, _Mapping]] = ..., kafka: _Optional[_Union[KafkaLog, _Mapping]] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., created_ms: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., compacted: _Optional[_Union[CompactedView, _Mapping]] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., compaction_cursor: _Optional[bool] = ..., last_run_number: _Optional[int] = ..., epoch: _Optional[int] = ..., last_producer_number: _Optional[int] = ..., retention_floor: _Optional[_Union[Position, _Mapping]] = ..., truncated_upto: _Optional[_Union[Position, _Mapping]] = ..., terminated_at: _Optional[_Union[Position, _Mapping]] = ..., compaction_moved_to: _Optional[_Union[Position, _Mapping]] = ..., kafka: _Optional[_Union[KafkaLog, _Mapping]] = ..., topic_epoch: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class KafkaLog(_message.Message):
     __slots__ = ("config", "log_start_offset", "first_dirty_offset", "segments", "closed", "rolled", "truncated_to", "loaded", "pauses", "leader_epoch")
@@ -549,18 +558,27 @@ class KafkaSegmentFigures(_message.Message):
     def __init__(self, next_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., batches: _Optional[int] = ..., offset_index_bytes: _Optional[int] = ..., time_index_bytes: _Optional[int] = ..., first_batch_timestamp_ms: _Optional[int] = ..., largest_timestamp_ms: _Optional[int] = ..., largest_timestamp_offset: _Optional[int] = ..., modified_ms: _Optional[int] = ..., aborted: _Optional[_Iterable[_Union[AbortedTransaction, _Mapping]]] = ..., last_time_entry_ms: _Optional[int] = ...) -> None: ...
 
 class PartitionedTopicRecord(_message.Message):
-    __slots__ = ("name", "partitions", "created_ms", "policies", "kafka")
+    __slots__ = ("name", "partitions", "created_ms", "policies", "kafka", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
     POLICIES_FIELD_NUMBER: _ClassVar[int]
     KAFKA_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     name: str
     partitions: int
     created_ms: int
     policies: Policies
     kafka: KafkaPartitions
-    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[int] = ..., created_ms: _Optional[int] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., kafka: _Optional[_Union[KafkaPartitions, _Mapping]] = ...) -> None: ...
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[int] = ..., created_ms: _Optional[int] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., kafka: _Optional[_Union[KafkaPartitions, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class KafkaPartitions(_message.Message):
     __slots__ = ("config",)
@@ -622,7 +640,14 @@ class PositionSpan(_message.Message):
     def __init__(self, after: _Optional[_Union[Position, _Mapping]] = ..., upto: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class CursorRecord(_message.Message):
-    __slots__ = ("topic", "subscription", "mark_delete", "acknowledged", "created_ms", "incarnation", "spans")
+    __slots__ = ("topic", "subscription", "mark_delete", "acknowledged", "created_ms", "incarnation", "spans", "subscription_properties")
+    class SubscriptionPropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     MARK_DELETE_FIELD_NUMBER: _ClassVar[int]
@@ -630,6 +655,7 @@ class CursorRecord(_message.Message):
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     topic: str
     subscription: str
     mark_delete: Position
@@ -637,7 +663,8 @@ class CursorRecord(_message.Message):
     created_ms: int
     incarnation: int
     spans: _containers.RepeatedCompositeFieldContainer[PositionSpan]
-    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., acknowledged: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ..., created_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., spans: _Optional[_Iterable[_Union[PositionSpan, _Mapping]]] = ...) -> None: ...
+    subscription_properties: _containers.ScalarMap[str, str]
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., acknowledged: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ..., created_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., spans: _Optional[_Iterable[_Union[PositionSpan, _Mapping]]] = ..., subscription_properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ProducerRecord(_message.Message):
     __slots__ = ("topic", "name", "number", "last_sequence_id", "position")

@@ -87,6 +87,10 @@ def test_a_namespace_shows_the_grants_of_its_topics(lab: HttpLab) -> None:
         ({"backlog_quota_map": {"destination_storage": SIZE | {"limitSize": 2**30}}}, 412),
         ({"retention_policies": RETENTION | {"retentionSizeInMB": 0}}, 400),
         ({"message_ttl_in_seconds": -3}, 412),
+        # -1 is "not set" for other policies only; no test had it for these.
+        ({"message_ttl_in_seconds": -1}, 412),
+        ({"retention_policies": -1}, 400),
+        ({"delayed_delivery_policies": -1}, 400),
         ({"schema_compatibility_strategy": "SOMETIMES"}, 412),
         ({"deduplicationEnabled": "yes"}, 400),
         ({"replication_clusters": ["elsewhere"]}, 403),

@@ -117,7 +117,6 @@ def test_a_connected_consumer_prevents_the_deletion(lab: HttpLab) -> None:
             {"ledgerId": 1, "entryId": 1, "batchIndex": 2**40},
             *(400, "batchIndex"),
         ),
-        ("PUT", f"{T}/subscription/x", {"properties": {"a": "b"}}, 501, "Properties"),
         ("PUT", f"{T}/subscription/__compaction", None, 405, "reserved for compaction"),
         ("PUT", f"{T}/subscription/a%0Ab", None, 412, "control characters"),
         (

@@ -128,7 +128,9 @@ class AdminLab(Lab):
     def exists(self, name: str) -> bool:
         return name in self.topics
 
-    async def create_topic(self, name: str, kafka: object = None) -> None:
+    async def create_topic(
+        self, name: str, kafka: object = None, properties: object = None
+    ) -> None:
         self.add(name)
 
     async def delete_topic(self, name: str, force: bool) -> None:

@@ -201,9 +201,8 @@ def test_a_threshold_of_the_topic_applies_to_every_partition() -> None:
     """Each partition's backlog is compared separately; a partition's record does not count."""
 
     async def test(lab: PartitionsLab, compaction: PartitionedCompaction) -> None:
-        await lab.partitions.update_policies(
-            T, lambda own: Policies(compaction_threshold_bytes=150)
-        )
+        policies = Policies(compaction_threshold_bytes=150)
+        await lab.partitions.change_record(T, lambda record: record.policies.CopyFrom(policies))
         lab.topics[0].record.policies.compaction_threshold_bytes = 1
         lab.topics[1].backlog_bytes = 200
         decisions = [lab.compaction.monitor.decide(topic) for topic in lab.topics]

@@ -97,7 +97,7 @@ def test_partitions_of_a_kafka_topic_are_kafka_topics(lab: Lab) -> None:
 CHANGES: list[Callable[[Partitions], Awaitable[None]]] = [
     lambda partitions: partitions.create(T + "2", 1),
     lambda partitions: partitions.grow(T, 3),
-    lambda partitions: partitions.update_policies(T, lambda policies: policies),
+    lambda partitions: partitions.change_record(T, lambda record: None),
     lambda partitions: partitions.update_kafka(T, {"segment.ms": "7"}),
 ]
 
@@ -224,8 +224,9 @@ def test_policies_belong_to_the_partitioned_topic(lab: Lab) -> None:
     topic.
     """
     asyncio.run(lab.partitions.create(T, 2))
+    own_policies = Policies(compaction_threshold_bytes=5)
     asyncio.run(
-        lab.partitions.update_policies(T, lambda own: Policies(compaction_threshold_bytes=5))
+        lab.partitions.change_record(T, lambda record: record.policies.CopyFrom(own_policies))
     )
     levels = PolicyLevels(lab.metadata, BrokerSettings(data_dir=Path("unused")))
     own = TopicRecord(name=P1, policies=Policies(compaction_threshold_bytes=7))
