@@ -179,13 +179,10 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder for Spark's temporary files (DIR/spark is emptied)",
     )
-    parser.add_argument(
-        "--socket-dir",
-        type=absolute_path,
-        metavar="DIR",
-        help="folder with a short path that only this user can enter, for Spark's Unix sockets; "
-        "without it, or if its path is too long, Spark uses TCP, and each task takes 40 ms longer",
+    sockets = (
+        "short path of a private folder for Spark's Unix sockets; default: TCP, which is slower"
     )
+    parser.add_argument("--socket-dir", type=absolute_path, metavar="DIR", help=sockets)
     parser.add_argument(
         "--cache-dir",
         type=absolute_path,
