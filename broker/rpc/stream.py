@@ -72,7 +72,7 @@ class Requests:
     advice: str
 
     async def opening(self, context: Context) -> Any | None:
-        """Returns the opening of the first request.
+        """Returns the opening of the first request, and sends the headers of the answer.
 
         None if the client disconnected before sending it.
         """
@@ -83,6 +83,9 @@ class Requests:
         if request.WhichOneof("step") != "open":
             raise InvalidRequest(f"The first request of a {self._stream} stream must be `open`.")
         take_request(request)
+        # Otherwise the first write sends the headers. If it were cancelled, gRPC would send them
+        # again with the error, which fails: the call would never end.
+        await context.send_initial_metadata(())
         return request.open
 
     def parse(self, frame: bytes) -> Any:
@@ -116,13 +119,6 @@ async def exchange(
     `share`: its part of the limit of all streams. Raises what `deliver` raises, and defects of
     `take`.
     """
-    # Otherwise the first write sends the headers. If it were cancelled, gRPC would send them again
-    # with the error, which fails: the call would never end.
-    try:
-        await context.send_initial_metadata(())
-    except BaseException:
-        deliver.close()
-        raise
     delivering = asyncio.create_task(deliver)
     feeding = asyncio.create_task(feed(context, receiver, take))
     pending = {delivering, feeding}

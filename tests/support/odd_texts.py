@@ -2,7 +2,7 @@
 
 >>> from ledgerfold.v1 import admin_pb2
 >>> [" ".join(path) for path in text_paths(admin_pb2.CreateTopicRequest.DESCRIPTOR)]
-['topic', 'kafka values key', 'kafka values value']
+['topic', 'kafka values key', 'kafka values value', 'properties key', 'properties value']
 """
 
 from __future__ import annotations

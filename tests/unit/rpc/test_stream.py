@@ -22,9 +22,6 @@ class Fed:
         self.taken: list[bytes] = []
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def send_initial_metadata(self, metadata: tuple[()]) -> None:
-        await asyncio.sleep(0)
-
     async def read(self) -> Any:
         return await self.requests.get()
 
@@ -127,16 +124,3 @@ def test_peer_addresses_are_formatted(named: str, address: str) -> None:
     peer = peer_of(cast(Any, Context()), 1_000, {"team": "prices"})
     assert peer.stats()["address"] == f"/{address}"
     assert peer.stats()["metadata"] == {"team": "prices"}
-
-
-def test_a_client_lost_before_the_headers_leaves_nothing() -> None:
-    """The delivery, which has not begun, is closed."""
-
-    async def test() -> None:
-        fed = Fed()
-        fed.over.cancel()
-        cast(Any, fed).send_initial_metadata = lambda _: fed.over
-        with pytest.raises(asyncio.CancelledError):
-            await serve(fed, fed.deliver)
-
-    run(test)

@@ -290,6 +290,7 @@ def test_stats_have_pulsars_names() -> None:
             "lastConsumedFlowTimestamp": 0,
         }
         assert stats == sent | {
+            "subscriptionProperties": {},
             "msgBacklog": 1,
             "msgBacklogNoDelayed": 1,
             "msgDelayed": 0,
