@@ -33,6 +33,13 @@ def test_properties_survive_restarts_and_archives(tmp_path: Path) -> None:
             assert admin.topic_properties("log") == {"k": "1", "more": "2"}
             assert admin.partitioned_topic_metadata("p")["properties"] == {"x": "1"}
             assert admin.subscription_properties("t", "s") == {"team": "audit"}
+        broker.stop()
+    file, other = str(tmp_path / "t.topic"), tmp_path / "other"
+    assert ledgerfold("topics", "export", "t", file, "--data", str(tmp_path / "data")).code == 0
+    assert ledgerfold("topics", "import", file, "--data", str(other)).code == 0
+    with BrokerProcess(other, arguments=OFF) as broker, Admin(broker.url) as admin:
+        assert admin.topic_properties("t") == {"level": "2"}
+        assert admin.subscription_properties("t", "s") == {"team": "audit"}
 
 
 def test_the_command_line_has_pulsar_admins_verbs(tmp_path: Path) -> None:
