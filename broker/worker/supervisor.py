@@ -137,7 +137,10 @@ class CompactorSupervisor(Compactor):
     async def launch(self) -> None:
         self.start()
         if self._task is not None:
-            await self._changed.wait()
+            changed = asyncio.ensure_future(self._changed.wait())
+            # A defect ends the task without a change.
+            await asyncio.wait({changed, self._task}, return_when=asyncio.FIRST_COMPLETED)
+            changed.cancel()
 
     async def stop(self) -> None:
         if self._task is not None:
