@@ -11,12 +11,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
 from ledgerfold.broker.common.settings import BrokerSettings
-from ledgerfold.broker.worker import supervisor
 from ledgerfold.broker.worker.health import SupervisorLimits, pause_after_ms
 from ledgerfold.broker.worker.process import WorkerProcess, worker_command
 from ledgerfold.broker.worker.remains import processes, socket_dir
@@ -147,23 +145,6 @@ def test_the_supervisor_starts_a_worker_and_runs_a_plan(tmp_path: Path) -> None:
     log = tmp_path / "compactor" / "worker.log"
     assert log.read_text() == "a line for the log\n"
     assert list((tmp_path / "compactor" / "work").iterdir()) == []
-
-
-def test_a_launch_ends_with_a_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker serves without a compactor: its start does not wait for ever."""
-
-    def broken(_: Path) -> NoReturn:
-        raise ValueError("not thought of")
-
-    monkeypatch.setattr(supervisor, "new_scratch", broken)
-
-    async def body() -> None:
-        async with asyncio.timeout(20):
-            launched = CompactorSupervisor(BrokerSettings(data_dir=tmp_path))
-            await launched.launch()
-        await launched.stop()
-
-    asyncio.run(body())
 
 
 def test_the_remains_of_an_earlier_worker_are_cleared(tmp_path: Path) -> None:

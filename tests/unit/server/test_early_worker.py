@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -10,6 +11,7 @@ import pytest
 
 from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.server import process
+from ledgerfold.broker.worker import supervisor
 from ledgerfold.broker.worker.remains import work_dir
 from ledgerfold.broker.worker.supervisor import CompactorSupervisor
 
@@ -34,3 +36,20 @@ def test_the_worker_starts_before_recovery(tmp_path: Path, monkeypatch: pytest.M
         process.serve(settings)
     assert pids != [0]
     assert list(work_dir(settings.data_dir).iterdir()) == []
+
+
+def test_a_launch_ends_with_a_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker serves without a compactor: its start does not wait for ever."""
+
+    def broken(_: Path) -> NoReturn:
+        raise ValueError("not thought of")
+
+    monkeypatch.setattr(supervisor, "new_scratch", broken)
+
+    async def body() -> None:
+        async with asyncio.timeout(20):
+            launched = CompactorSupervisor(BrokerSettings(data_dir=tmp_path))
+            await launched.launch()
+        await launched.stop()
+
+    asyncio.run(body())
