@@ -140,7 +140,6 @@ class CompactorSupervisor(Compactor):
             changed = asyncio.ensure_future(self._changed.wait())
             # A defect ends the task without a change.
             await asyncio.wait({changed, self._task}, return_when=asyncio.FIRST_COMPLETED)
-            changed.cancel()
 
     async def stop(self) -> None:
         if self._task is not None:
