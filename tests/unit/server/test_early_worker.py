@@ -21,7 +21,7 @@ FAKE = str(Path(__file__).parents[2] / "support" / "fake_compactor.py")
 @pytest.mark.process
 def test_the_worker_starts_before_recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A first compaction waits for its imports. It ends with a broker that cannot recover."""
-    settings = BrokerSettings(data_dir=tmp_path / "data")
+    settings = BrokerSettings(data_dir=tmp_path / "data", listen="127.0.0.1:0")
     compactor = CompactorSupervisor(settings, command=[sys.executable, FAKE, "serve"])
     pids: list[int] = []
 
