@@ -112,7 +112,6 @@ def _serve(options: argparse.Namespace, events: int, secret: bytes) -> int:
         # In a subfolder, because it is emptied.
         return asyncio.run(serve(options.local_dir / "spark"))
     with tempfile.TemporaryDirectory(prefix="ledgerfold-") as folder:
-        options.socket_dir = options.socket_dir or Path(folder)
         return asyncio.run(serve(Path(folder) / "spark"))
 
 
@@ -148,7 +147,7 @@ def _spark(options: argparse.Namespace, local_dir: Path) -> EngineStart:
             "with its extra `spark`, from the same source: pip install 'WHEEL-OR-CHECKOUT[spark]'."
         ) from error
     archive = class_archive(options.cache_dir or default_cache_dir(os.environ), java)
-    return SparkStart(options.spark_master, local_dir, java, archive, options.socket_dir)
+    return SparkStart(options.spark_master, local_dir, java, archive)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -179,10 +178,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder for Spark's temporary files (DIR/spark is emptied)",
     )
-    sockets = (
-        "short path of a private folder for Spark's Unix sockets; default: TCP, which is slower"
-    )
-    parser.add_argument("--socket-dir", type=absolute_path, metavar="DIR", help=sockets)
     parser.add_argument(
         "--cache-dir",
         type=absolute_path,

@@ -42,7 +42,6 @@ class SparkStart(EngineStart):
     local_dir: Path
     java: Java
     archive: ClassArchive
-    socket_dir: Path | None = None
     name = SPARK
     _is_dead: bool = False
     _archiving: threading.Lock = field(default_factory=threading.Lock)
@@ -65,12 +64,7 @@ class SparkStart(EngineStart):
         os.environ["TMPDIR"] = tempfile.tempdir = str(self.local_dir)
         try:
             session = start_session(
-                SessionSettings(
-                    self.master,
-                    self.local_dir,
-                    self.archive.java_options,
-                    socket_dir=self.socket_dir,
-                )
+                SessionSettings(self.master, self.local_dir, self.archive.java_options)
             )
             if not session.is_local:
                 check_executors(session.context)

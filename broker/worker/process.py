@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.common.settings import ENGINES
-from ledgerfold.broker.worker.remains import WORKER_VARIABLE, end_processes, socket_dir
+from ledgerfold.broker.worker.remains import WORKER_VARIABLE, end_processes
 
 if TYPE_CHECKING:
     from ledgerfold.broker.common.settings import BrokerSettings
@@ -51,8 +51,6 @@ def worker_command(settings: BrokerSettings, local_dir: Path) -> list[str]:
         settings.spark_master,
         "--local-dir",
         str(local_dir),
-        "--socket-dir",
-        str(socket_dir(local_dir)),
         "--strategy-timeout",
         f"{settings.strategy_timeout_ms / 1000:g}",
         "--strategy-memory",

@@ -7,8 +7,6 @@ files, the next start ends them first:
 
 * Each worker gets a folder DATA/compactor/work/<token>, created before it starts, and the token in
   its environment, which all its child processes inherit.
-* The same for its Unix sockets, in the system's temporary folder: the path of a socket must be
-  short, and that of a data directory may be long.
 * A folder that still exists at the next start names the worker to look for. No pid is stored, so a
   reused pid cannot be mistaken for the worker.
 
@@ -23,10 +21,8 @@ when its standard input closes, the JVM with the worker, and the other processes
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,15 +40,7 @@ def new_scratch(data_dir: Path) -> Path:
     """Creates a new worker's folder; its name is the worker's token. Raises OSError."""
     folder = work_dir(data_dir) / uuid.uuid4().hex
     folder.mkdir(parents=True)
-    # Without it, Spark uses TCP.
-    with contextlib.suppress(OSError):
-        socket_dir(folder).mkdir(0o700)
     return folder
-
-
-def socket_dir(scratch: Path) -> Path:
-    """Returns the folder of the Unix sockets of a worker with this folder."""
-    return Path(tempfile.gettempdir()) / f"ledgerfold-{scratch.name}"
 
 
 def end_left_over(data_dir: Path) -> None:
@@ -68,13 +56,10 @@ def end_left_over(data_dir: Path) -> None:
 
 
 def remove_scratch(folder: Path) -> None:
-    """Ends the worker of the folder, and removes the folder and that of its sockets."""
+    """Ends the worker of the folder, and removes the folder."""
     if not end_processes(folder.name):
         _log.error("Processes of an old compactor do not end; %s remains for now", folder)
-        return
-    with contextlib.suppress(OSError):
-        shutil.rmtree(socket_dir(folder))
-    if folder.is_dir():
+    elif folder.is_dir():
         shutil.rmtree(folder, ignore_errors=True)
     else:
         folder.unlink(missing_ok=True)

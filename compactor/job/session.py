@@ -7,8 +7,8 @@ Settings, and their reasons:
 * `spark.local.dir`, and the JVM's temporary files, inside a folder that only this worker uses and
   that is removed with it, so that neither shuffle files nor the libraries that a JVM unpacks
   accumulate.
-* Unix sockets between the JVM and Python, in a folder with a short path: over TCP, the JVM's small
-  writes wait 40 ms for a delayed acknowledgement (Nagle's algorithm), in each task.
+* Unix sockets between the JVM and Python, in that folder: over TCP, the JVM's small writes wait
+  40 ms for a delayed acknowledgement (Nagle's algorithm), in each task.
 * Python: this interpreter (Spark would take `python3` from PATH), and the daemon of
   compactor/daemon.py.
 * Shuffled rows are large blobs: they are not compressed on the same machine's disk, and Spark's
@@ -72,9 +72,7 @@ _ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": str(256 * 1024 * 1024),
 }
 
-# The size limit of a socket's path (104 bytes on macOS, with a final zero), without the name that
-# Spark gives it: "/.", a UUID, ".sock".
-_SOCKET_DIR_BYTES_MAX = 103 - 43
+_DESCRIPTORS = Path("/proc/self/fd")
 # The longest time from a broken connection to the JVM until the system reports the JVM's end.
 _JVM_END_SECONDS = 2.0
 # The last line of a Python traceback: "OSError: ...", "pyarrow.lib.ArrowInvalid: ..."
@@ -91,8 +89,6 @@ class SessionSettings:
     local_dir: Path
     java_options: tuple[str, ...] = ()
     driver_memory: str = "1g"
-    # A folder that only this user can enter, for Unix sockets; TCP is used if it is not there.
-    socket_dir: Path | None = None
 
 
 class PartsSum(AccumulatorParam[Parts]):
@@ -215,6 +211,7 @@ def end_jvm() -> None:
 
 def start_session(settings: SessionSettings) -> Session:
     """Starts the JVM and Spark, in seconds. One per process. Raises what pyspark raises."""
+    settings.local_dir.mkdir(parents=True, exist_ok=True)
     os.environ.update(_ENVIRONMENT)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -251,18 +248,18 @@ def _configuration(settings: SessionSettings) -> SparkConf:
 
 
 def socket_settings(settings: SessionSettings) -> dict[str, str]:
-    """Returns Spark's settings of the sockets between the JVM and Python, which executors elsewhere
-    share.
+    """Returns Spark's settings of the sockets between the JVM and Python.
+
+    The path of a socket is limited to about 100 bytes, which `local_dir` may exceed: the folder is
+    reached through a descriptor of this process, which stays open until the process ends. Without
+    /proc (macOS), and for executors elsewhere, TCP is used.
     """
-    folder, name = settings.socket_dir, "spark.python.unix.domain.socket"
-    if (
-        folder is None
-        or not folder.is_dir()
-        or len(os.fsencode(folder)) > _SOCKET_DIR_BYTES_MAX
-        or not settings.master.startswith("local")
-    ):
+    name = "spark.python.unix.domain.socket"
+    if not settings.master.startswith("local") or not _DESCRIPTORS.is_dir():
         return {f"{name}.enabled": "false"}
-    return {f"{name}.enabled": "true", f"{name}.dir": str(folder)}
+    folder = os.open(settings.local_dir, os.O_RDONLY | os.O_DIRECTORY)
+    path = f"/proc/{os.getpid()}/fd/{folder}"
+    return {f"{name}.enabled": "true", f"{name}.dir": path}
 
 
 def _quoted(option: str) -> str:

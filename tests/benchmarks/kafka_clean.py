@@ -60,7 +60,7 @@ def run(options: Options) -> Report:
         if options.peer is not None:
             peer = stack.enter_context(KafkaOracle(folder / "peer", options.peer))
         os.environ[processes.MARK] = mark = processes.new_mark()
-        session = start_session(SessionSettings(f"local[{CORES}]", folder, socket_dir=folder))
+        session = start_session(SessionSettings(f"local[{CORES}]", folder))
         try:
             for workload in workloads:
                 pids = functools.partial(processes.marked, mark)

@@ -75,7 +75,7 @@ def run(options: Options) -> Report:
     MAKERS["everything"] = Maker(1, lambda _: MessageStrategy("everything", 1, Everything))
     with options.fresh_folder() as folder:
         os.environ[processes.MARK] = mark = processes.new_mark()
-        session = start_session(SessionSettings(f"local[{CORES}]", folder, socket_dir=folder))
+        session = start_session(SessionSettings(f"local[{CORES}]", folder))
         try:
             pids = functools.partial(processes.marked, mark)
             _measure(session, pids, folder, workload, options.rounds_or(3), report)

@@ -21,8 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    folder = tmp_path_factory.mktemp("spark")
-    started = start_session(SessionSettings("local[2]", folder, socket_dir=folder))
+    started = start_session(SessionSettings("local[2]", tmp_path_factory.mktemp("spark")))
     yield started
     started.stop()
 

@@ -17,7 +17,7 @@ import pytest
 from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.worker.health import SupervisorLimits, pause_after_ms
 from ledgerfold.broker.worker.process import WorkerProcess, worker_command
-from ledgerfold.broker.worker.remains import processes, socket_dir
+from ledgerfold.broker.worker.remains import processes
 from ledgerfold.broker.worker.supervisor import (
     SECRET_VARIABLE,
     WARMING_UP,
@@ -595,6 +595,5 @@ def test_the_workers_command_has_everything_that_it_needs(tmp_path: Path) -> Non
         *(sys.executable, "-m", "ledgerfold.compactor", "--listen", "127.0.0.1:0"),
         *("--engine", "auto"),
         *("--spark-master", "local[4]", "--local-dir", str(tmp_path / "scratch")),
-        *("--socket-dir", str(socket_dir(tmp_path / "scratch"))),
         *("--strategy-timeout", "60", "--strategy-memory", "1073741824", "--nice", "7"),
     ]
