@@ -86,6 +86,8 @@ BANS = (
             "broker/worker/process.py",
             # Maps sealed segments into the memory of Spark's tasks.
             "compactor/job/segment_map.py",
+            # A descriptor of a folder, by which Spark's processes reach it.
+            "compactor/job/session.py",
         ),
         "storage/files.py does that",
     ),
