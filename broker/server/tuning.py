@@ -16,7 +16,7 @@ _KEPT_BYTES = 32 * 1024 * 1024
 _HEAP_BLOCK_BYTES = 16 * 1024 * 1024
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 # The shortest slice that Linux grants.
-_SLICE_NS = 100_000
+SLICE_NS = 100_000
 
 
 def tune() -> None:
@@ -26,7 +26,7 @@ def tune() -> None:
     the threads that it passes through.
     """
     keep_freed_memory()
-    set_time_slice(_SLICE_NS)
+    set_time_slice(SLICE_NS)
 
 
 def keep_freed_memory() -> None:
