@@ -1,7 +1,7 @@
 """The start and end of a worker's engine (compactor/job/engine.py), and those of the inline engine.
 
-The worker calls `start` and `ended` on threads of their own, all others on the thread that runs
-jobs, or when no job runs.
+The worker calls `start`, `ended` and `abandon` on threads of their own, all others on the thread
+that runs jobs, or when no job runs.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class EngineStart(ABC):
 
     @abstractmethod
     def abandon(self) -> None:
-        """Ends what is left of an engine that has failed."""
+        """Ends what is left of an engine that has failed. A job of it may still wait."""
 
     @abstractmethod
     def clean_up(self) -> None:

@@ -94,6 +94,7 @@ class Worker:
         self._why_stopped = "the worker was asked to stop"
         self._is_engine_dead = self._has_failed = False
         self._is_signalled = False
+        self._abandoning: asyncio.Future[None] | None = None
         self._health = cast(Any, health).aio.HealthServicer()
         self._service = CompactorService(
             self._executor,
@@ -195,7 +196,7 @@ class Worker:
             return
         abandoned = self._start
         self._service.engine = self._fall_back(why)
-        self._executor.submit(abandoned.abandon)
+        self._abandoning = self._in_daemon("abandon", abandoned.abandon)
 
     async def _idle(self, seconds: float) -> None:
         """Waits until, for this time, nothing has run and nothing was requested."""
@@ -228,9 +229,15 @@ class Worker:
         if engine is None:
             _kill_all_started()
             return
+        ending: set[asyncio.Future[None]] = set()
+        if self._abandoning is not None:
+            ending.add(self._abandoning)
         if not self._is_engine_dead:
-            stopped = asyncio.get_running_loop().run_in_executor(None, self._end, engine)
-            await asyncio.wait({stopped}, timeout=_ENGINE_STOP_SECONDS)
+            loop = asyncio.get_running_loop()
+            ending.add(loop.run_in_executor(None, self._end, engine))
+        if ending:
+            await asyncio.wait(ending, timeout=_ENGINE_STOP_SECONDS)
+        # Last, because a JVM that loses its folder no longer ends by itself.
         await asyncio.to_thread(self._settings.engine.clean_up)
 
     def _end(self, engine: Engine) -> None:

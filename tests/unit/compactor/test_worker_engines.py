@@ -30,6 +30,7 @@ class FakeSpark(EngineStart):
     name = "spark"
     steps: list[str] = field(default_factory=list)
     _is_over: threading.Event = field(default_factory=threading.Event)
+    _cleaned: threading.Event = field(default_factory=threading.Event)
 
     def info(self) -> GetCompactorInfoResponse:
         return GetCompactorInfoResponse(engine=self.name)
@@ -56,12 +57,15 @@ class FakeSpark(EngineStart):
         return "its JVM ended"
 
     def abandon(self) -> None:
-        self.steps.append("abandon")
         self._is_over.set()
+        # If the worker did not wait, it would clean up in this time.
+        self._cleaned.wait(0.1)
+        self.steps.append("abandon")
 
     def clean_up(self) -> None:
         self.steps.append("clean_up")
         self._is_over.set()
+        self._cleaned.set()
 
 
 async def _until(is_true: Callable[[], bool]) -> None:
@@ -108,7 +112,10 @@ def _run(
 def test_another_engine_replaces_one_that_fails_to_start(
     fails_at: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The events name it, with the reason; the worker says it of itself, too."""
+    """The events name it, with the reason; the worker says it of itself, too.
+
+    The first engine's temporary files are removed after its processes have ended.
+    """
     monkeypatch.setattr(worker, "_START_SECONDS", 0.1)
     spark = FakeSpark(fails_at)
     code, events = _run(
