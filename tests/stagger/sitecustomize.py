@@ -1,0 +1,168 @@
+"""Pauses threads where they hand work over, at random, to find what assumes an order of threads.
+
+`scripts/test --stagger SEED` pauses the tests' threads (tests/conftest.py). The processes that they
+start are paused too: Python imports this module when it starts, because its folder is in
+PYTHONPATH.
+
+A thread pauses around each hand-over: `submit` of an executor, the start and the end of a thread,
+and `call_soon_threadsafe`. Nothing is reordered: the operating system may make each of these
+pauses, too. So a failure is a defect of the test or of the product, unless a time limit expired.
+
+The seed, the test and the place determine whether a place is slow, and how long each pause takes.
+So a test has the same pauses alone as in the whole suite. Most places never pause; a few pause for
+up to 100 ms, so that everything else overtakes them.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+VARIABLE = "LEDGERFOLD_STAGGER"
+# The shares of places with long and with short pauses, and of calls that pause there.
+_LONG_PLACES, _SHORT_PLACES, _CALLS = 0.15, 0.25, 0.6
+_LONG_S, _SHORT_S = (0.03, 0.1), (0.001, 0.005)
+# A place pauses no longer in one test: some places are passed thousands of times.
+_PLACE_S_MAX = 1.0
+# Bound here, since tests replace it.
+_sleep = time.sleep
+
+
+class _Place:
+    def __init__(self, seed: str) -> None:
+        self._random = Random(seed)
+        kind = self._random.random()
+        self._range_s = (
+            _LONG_S
+            if kind < _LONG_PLACES
+            else _SHORT_S
+            if kind < _LONG_PLACES + _SHORT_PLACES
+            else None
+        )
+        self._left_s = _PLACE_S_MAX
+
+    def pause(self) -> None:
+        if self._range_s is None or self._left_s <= 0 or self._random.random() > _CALLS:
+            return
+        pause_s = self._random.uniform(*self._range_s)
+        self._left_s -= pause_s
+        _sleep(pause_s)
+
+
+class Stagger:
+    """The places of one process. As a pytest plugin, it forgets them before each test."""
+
+    def __init__(self, seed: str, process: str = "") -> None:
+        self._seed, self._process = seed, process
+        self._places: dict[str, _Place] = {}
+        self._is_installed = False
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Child processes of the test get the same seed."""
+        self._process = nodeid
+        self._places = {}
+        os.environ[VARIABLE] = f"{self._seed} {nodeid}"
+
+    def pause(self, place: str) -> None:
+        known = self._places.get(place)
+        if known is None:
+            known = _Place(f"{self._seed} {self._process} {place}")
+            known = self._places.setdefault(place, known)
+        known.pause()
+
+    def begin(self) -> None:
+        """Threads pause from now on; executors and event loops as soon as they are used."""
+        threads: Any = threading.Thread
+        start, run = threads.start, threads.run
+
+        def paused_start(thread: threading.Thread) -> None:
+            self._install()
+            start(thread)
+            self.pause(f"started {_name(getattr(thread, '_target', None))}")
+
+        def paused_run(thread: threading.Thread) -> None:
+            name = _name(getattr(thread, "_target", None))
+            self.pause(f"runs {name}")
+            try:
+                run(thread)
+            finally:
+                self.pause(f"ran {name}")
+
+        threads.start, threads.run = paused_start, paused_run
+
+    def _install(self) -> None:
+        """Only once the process has a thread: most child processes need not import asyncio."""
+        if self._is_installed:
+            return
+        self._is_installed = True
+        from asyncio import BaseEventLoop
+        from concurrent.futures import ThreadPoolExecutor
+
+        executors: Any = ThreadPoolExecutor
+        loops: Any = BaseEventLoop
+        submit, call_soon = executors.submit, loops.call_soon_threadsafe
+
+        def paused_submit(
+            executor: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+        ) -> Any:
+            name = _name(fn, *args)
+            future = submit(executor, self._paused(name, fn), *args, **kwargs)
+            self.pause(f"submitted {name}")
+            return future
+
+        def paused_call_soon(
+            loop: BaseEventLoop, callback: Callable[..., Any], *args: Any, context: Any = None
+        ) -> Any:
+            name = _name(callback, *args)
+            self.pause(f"calls {name}")
+            handle = call_soon(loop, self._paused(name, callback), *args, context=context)
+            self.pause(f"called {name}")
+            return handle
+
+        executors.submit, loops.call_soon_threadsafe = paused_submit, paused_call_soon
+
+    def _paused(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def paused(*args: Any, **kwargs: Any) -> Any:
+            self.pause(f"before {name}")
+            try:
+                return work(*args, **kwargs)
+            finally:
+                self.pause(f"after {name}")
+
+        return paused
+
+
+def _name(work: Any, *args: Any) -> str:
+    """Returns the name of the function that is called in the end.
+
+    >>> _name(functools.partial(os.getcwd))
+    'getcwd'
+    """
+    if isinstance(work, functools.partial):
+        return _name(work.func, *work.args, *args)
+    name = str(getattr(work, "__qualname__", type(work).__qualname__))
+    # asyncio.to_thread calls the function in a context.
+    return _name(*args) if name == "Context.run" and args else name
+
+
+def staggered(seed: str) -> Stagger:
+    """Pauses this process's threads, and those of the processes that it starts."""
+    folder = str(Path(__file__).parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [folder, *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
+    os.environ[VARIABLE] = seed
+    stagger = Stagger(seed)
+    stagger.begin()
+    return stagger
+
+
+if __name__ == "sitecustomize" and VARIABLE in os.environ:
+    Stagger(os.environ[VARIABLE], " ".join(sys.orig_argv[1:3])).begin()
