@@ -5,7 +5,8 @@ start are paused too: Python imports this module when it starts, because its fol
 PYTHONPATH.
 
 A thread pauses around each hand-over: `submit` of an executor, the start and the end of a thread,
-and `call_soon_threadsafe`. Nothing is reordered: the operating system may make each of these
+and `call_soon_threadsafe`. An event loop pauses before steps of tasks: other threads and processes
+may see what is only half done. Nothing is reordered: the operating system may make each of these
 pauses, too. So a failure is a defect of the test or of the product, unless a time limit expired.
 
 The seed, the test and the place determine whether a place is slow, and how long each pause takes.
@@ -26,34 +27,32 @@ from random import Random
 from typing import Any
 
 VARIABLE = "LEDGERFOLD_STAGGER"
-# The shares of places with long and with short pauses, and of calls that pause there.
-_LONG_PLACES, _SHORT_PLACES, _CALLS = 0.15, 0.25, 0.6
+# The shares of places with long and with short pauses: of hand-overs, and of steps on event loops.
+_HAND_OVERS, _STEPS = (0.2, 0.25), (0.03, 0.1)
 _LONG_S, _SHORT_S = (0.03, 0.1), (0.001, 0.005)
-# A place pauses no longer in one test: some places are passed thousands of times.
-_PLACE_S_MAX = 1.0
+# The probability of the first pause of such a place. It becomes rare: some are passed a thousand
+# times.
+_CALLS = 0.7
 # Bound here, since tests replace it.
 _sleep = time.sleep
 
 
 class _Place:
-    def __init__(self, seed: str) -> None:
+    def __init__(self, seed: str, shares: tuple[float, float]) -> None:
         self._random = Random(seed)
-        kind = self._random.random()
-        self._range_s = (
-            _LONG_S
-            if kind < _LONG_PLACES
-            else _SHORT_S
-            if kind < _LONG_PLACES + _SHORT_PLACES
-            else None
-        )
-        self._left_s = _PLACE_S_MAX
+        self._range_s: tuple[float, float] | None = None
+        if self._random.random() < shares[0]:
+            self._range_s = _LONG_S
+        elif self._random.random() < shares[1]:
+            self._range_s = _SHORT_S
+        self._pauses = 0
 
     def pause(self) -> None:
-        if self._range_s is None or self._left_s <= 0 or self._random.random() > _CALLS:
+        if self._range_s is None:
             return
-        pause_s = self._random.uniform(*self._range_s)
-        self._left_s -= pause_s
-        _sleep(pause_s)
+        if self._random.random() < _CALLS / (1 + self._pauses / 4) ** 2:
+            self._pauses += 1
+            _sleep(self._random.uniform(*self._range_s))
 
 
 class Stagger:
@@ -70,10 +69,10 @@ class Stagger:
         self._places = {}
         os.environ[VARIABLE] = f"{self._seed} {nodeid}"
 
-    def pause(self, place: str) -> None:
+    def pause(self, place: str, shares: tuple[float, float] = _HAND_OVERS) -> None:
         known = self._places.get(place)
         if known is None:
-            known = _Place(f"{self._seed} {self._process} {place}")
+            known = _Place(f"{self._seed} {self._process} {place}", shares)
             known = self._places.setdefault(place, known)
         known.pause()
 
@@ -102,12 +101,13 @@ class Stagger:
         if self._is_installed:
             return
         self._is_installed = True
-        from asyncio import BaseEventLoop
+        from asyncio import BaseEventLoop, Handle, SelectorEventLoop
         from concurrent.futures import ThreadPoolExecutor
 
         executors: Any = ThreadPoolExecutor
         loops: Any = BaseEventLoop
-        submit, call_soon = executors.submit, loops.call_soon_threadsafe
+        handles: Any = Handle
+        submit, call_soon, step = executors.submit, loops.call_soon_threadsafe, handles._run
 
         def paused_submit(
             executor: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
@@ -126,7 +126,14 @@ class Stagger:
             self.pause(f"called {name}")
             return handle
 
+        def paused_step(handle: Any) -> None:
+            # Other loops, and loops without threads, run alone.
+            if isinstance(handle._loop, SelectorEventLoop) and threading.active_count() > 1:
+                self.pause(f"steps {_step_name(handle._callback)}", _STEPS)
+            step(handle)
+
         executors.submit, loops.call_soon_threadsafe = paused_submit, paused_call_soon
+        handles._run = paused_step
 
     def _paused(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
         def paused(*args: Any, **kwargs: Any) -> Any:
@@ -150,6 +157,12 @@ def _name(work: Any, *args: Any) -> str:
     name = str(getattr(work, "__qualname__", type(work).__qualname__))
     # asyncio.to_thread calls the function in a context.
     return _name(*args) if name == "Context.run" and args else name
+
+
+def _step_name(callback: Any) -> str:
+    """Returns the name of the coroutine, for a step of a task."""
+    task: Any = getattr(callback, "__self__", None)
+    return _name(task.get_coro() if hasattr(task, "get_coro") else callback)
 
 
 def staggered(seed: str) -> Stagger:

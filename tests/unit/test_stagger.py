@@ -47,14 +47,14 @@ def test_seed_and_test_determine_the_pauses(monkeypatch: pytest.MonkeyPatch) -> 
     assert 5 < sum(pause_s > 0.02 for _, pause_s in first) < 40
 
 
-def test_a_busy_place_pauses_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_place_pauses_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     taken_s: list[float] = []
     monkeypatch.setattr(sitecustomize, "_sleep", taken_s.append)
     stagger = Stagger("1")
     for _ in range(2_000):
-        stagger.pause("before 1")
-        stagger.pause("before 2")
-    assert sum(taken_s) < 2.5
+        for place in PLACES[:10]:
+            stagger.pause(place)
+    assert len(taken_s) < 500
 
 
 @pytest.mark.process
