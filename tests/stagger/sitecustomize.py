@@ -167,6 +167,10 @@ def _step_name(callback: Any) -> str:
 
 def staggered(seed: str) -> Stagger:
     """Pauses this process's threads, and those of the processes that it starts."""
+    # A worker of pytest-xdist has imported this module when it started, under that name.
+    begun: Stagger | None = getattr(sys.modules.get("sitecustomize"), "of_process", None)
+    if begun is not None:
+        return begun
     folder = str(Path(__file__).parent)
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [folder, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -177,5 +181,7 @@ def staggered(seed: str) -> Stagger:
     return stagger
 
 
+of_process: Stagger | None = None
 if __name__ == "sitecustomize" and VARIABLE in os.environ:
-    Stagger(os.environ[VARIABLE], " ".join(sys.orig_argv[1:3])).begin()
+    of_process = Stagger(os.environ[VARIABLE], " ".join(sys.orig_argv[1:3]))
+    of_process.begin()
