@@ -31,6 +31,7 @@ check_links(Path(__file__).resolve().parent.parent)
 from ledgerfold.garbage import garbage_kept  # noqa: E402
 from tests.cases.ledgerfold import ALLOWED as CASES_ALLOWED  # noqa: E402
 from tests.side_by_side import PART_MARKS, PROCESS_FOLDERS, parts_of  # noqa: E402
+from tests.stagger.sitecustomize import staggered  # noqa: E402
 from tests.support.broker_process import BrokerProcess  # noqa: E402
 from tests.support.compactor_process import CompactorProcess  # noqa: E402
 from tests.support.process_guard import no_processes  # noqa: E402
@@ -72,6 +73,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--skip-slow", action="store_true", help="leave out tests that take more than ten seconds"
     )
+    parser.addoption(
+        "--stagger", metavar="SEED", help="pause threads at random where they hand work over"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -80,6 +84,8 @@ def pytest_configure(config: pytest.Config) -> None:
         # A shell starts its background jobs so, and their processes inherit it: tests, and
         # tests/side_by_side.py, interrupt what they start.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if seed := config.getoption("--stagger"):
+        config.pluginmanager.register(staggered(seed))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

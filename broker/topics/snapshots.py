@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from contextlib import suppress
 
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.topics.broker import Broker
@@ -21,10 +22,10 @@ from ledgerfold.broker.topics.reset import (
     forget,
     replace_records,
 )
-from ledgerfold.storage.errors import NotAllowed
+from ledgerfold.storage.errors import NotAllowed, TopicNotFound
 from ledgerfold.storage.snapshot_folder import described, topics_of
 from ledgerfold.storage.snapshots import Snapshots
-from ledgerfold.v1.records_pb2 import Snapshot
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_OPEN, Snapshot
 
 
 class BrokerSnapshots:
@@ -42,14 +43,29 @@ class BrokerSnapshots:
         """Raises NotAllowed, InvalidRequest, SnapshotExists, LimitExceeded, StorageError."""
         check_allowed(self._broker)
         self._check_undamaged()
-        async with self._turn, all_unloaded(self._broker) as emptied:
-            try:
-                return await self._broker.in_thread(functools.partial(self._snapshots.save, name))
-            except NotAllowed:
-                # A ledger is open: the failure of its topic says why.
-                if emptied.failures:
-                    raise emptied.failures[0] from None
-                raise
+        async with self._turn:
+            await self._load_unclosed()
+            async with all_unloaded(self._broker) as emptied:
+                save = functools.partial(self._snapshots.save, name)
+                try:
+                    return await self._broker.in_thread(save)
+                except NotAllowed:
+                    # A ledger is open: the failure of its topic says why.
+                    if emptied.failures:
+                        raise emptied.failures[0] from None
+                    raise
+
+    async def _load_unclosed(self) -> None:
+        """Loads topics whose ledgers an earlier unload could not close; the next unload can.
+
+        Raises StorageError.
+        """
+        broker = self._broker
+        ledgers = await broker.in_thread(broker.metadata.ledgers)
+        unclosed = {each.topic for each in ledgers if each.state == LEDGER_STATE_OPEN}
+        for name in sorted(unclosed.difference(broker.topics, broker.kafka_topics)):
+            with suppress(TopicNotFound):
+                await broker.any_topic(name, create=False)
 
     def _check_undamaged(self) -> None:
         """Raises the damage of a ledger: a snapshot would contain it, too."""

@@ -7,6 +7,7 @@ import threading
 from ledgerfold.broker.client.streams.ack_queue import CONFIRM_AT, UNANSWERED_MAX, AckQueue
 from ledgerfold.storage.entry import Position
 from ledgerfold.v1 import data_pb2
+from tests.support.waiting import WAIT_S
 
 
 def filled(count: int, first: int = 0) -> AckQueue:
@@ -140,7 +141,7 @@ def test_threads_add_while_the_event_loop_takes() -> None:
         thread.start()
     taken: list[int] = []
     while len(taken) < 20_000:
-        assert wake.acquire(timeout=10)
+        assert wake.acquire(timeout=WAIT_S)
         for ack in frames(queue):
             taken += entry_ids([ack])
             if ack.request_id:

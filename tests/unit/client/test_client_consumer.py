@@ -35,6 +35,7 @@ from ledgerfold.storage.native import NativeBatchBuilder
 from tests.support.fake_broker import ThreadedFakeBroker
 from tests.support.fake_data_service import BreakAt
 from tests.support.fake_topics import LEDGER_ID, FakeSubscription
+from tests.support.waiting import WAIT_S
 
 ORDERED = ConsumerType.Exclusive
 SHARED = ConsumerType.Shared
@@ -74,7 +75,7 @@ def wait_until(broker: ThreadedFakeBroker, condition: Callable[[], bool]) -> Non
             await broker.topic("t").changed.wait()
 
     future = IoThread.shared().start(wait())
-    future.result(timeout=10)
+    future.result(timeout=WAIT_S)
 
 
 def receive(consumer: Consumer, count: int) -> list[Message]:
@@ -511,7 +512,7 @@ def test_a_message_listener_gets_the_messages(client: Client) -> None:
 
     fill(client, 2, 3)
     consumer = subscribe(client, message_listener=listen)
-    assert done.wait(10)
+    assert done.wait(WAIT_S)
     assert seen == list(range(6))
     with pytest.raises(NotAllowed):
         consumer.receive()
@@ -536,17 +537,17 @@ def test_a_message_listener_pauses(client: Client) -> None:
 
     fill(client, 2, 3)
     consumer = subscribe(client, message_listener=listen)
-    assert paused.wait(10)
+    assert paused.wait(WAIT_S)
     client.subscribe(
         "t",
         "other",
         initial_position=InitialPosition.Earliest,
         message_listener=listen_to_the_end,
     )
-    assert others_done.wait(10)
+    assert others_done.wait(WAIT_S)
     assert seen == [0, 1]
     consumer.resume_message_listener()
-    assert done.wait(10)
+    assert done.wait(WAIT_S)
     assert seen == list(range(6))
 
 
@@ -594,6 +595,6 @@ def test_seeks_of_two_threads_follow_one_another(
     io = IoThread.shared()
     moves = [io.start(consumer._core.seek(place)) for place in (1500, MessageId.earliest)]
     for move in moves:
-        move.result(10)
+        move.result(WAIT_S)
     assert not together.is_set()
     assert [consumer.receive(5000).data() for _ in range(6)] == [b"%d" % n for n in range(6)]

@@ -26,6 +26,7 @@ from ledgerfold.storage.errors import (
 from tests.support.fake_broker import ThreadedFakeBroker
 from tests.support.fake_data_service import BreakAt
 from tests.support.fake_topics import LEDGER_ID
+from tests.support.waiting import WAIT_S
 
 
 def test_send_answers_the_id(broker: ThreadedFakeBroker, client: Client) -> None:
@@ -99,7 +100,7 @@ def test_the_delay_sends_a_batch(client: Client) -> None:
     heard = threading.Event()
     producer = client.create_producer("t", batching_enabled=True, batching_max_publish_delay_ms=5)
     producer.send_async(b"v", lambda *outcome: heard.set(), partition_key="k")
-    assert heard.wait(5)
+    assert heard.wait(WAIT_S)
 
 
 @pytest.mark.parametrize("stored_first", [False, True])
@@ -293,7 +294,7 @@ def test_a_full_queue_makes_the_sender_wait(broker: ThreadedFakeBroker, client: 
     assert not done.wait(0.1)
     assert len(broker.topic("t").entries) <= 10
     broker.do(broker.service.may_answer.set)
-    assert done.wait(10)
+    assert done.wait(WAIT_S)
     sender.join()
     producer.flush()
     assert broker.topic("t").values() == [b"%d" % number for number in range(50)]
@@ -355,7 +356,7 @@ def test_a_callback_may_send_but_not_wait(client: Client) -> None:
                 refused.append(error)
 
     producer.send_async(b"1", on_first)
-    assert second.wait(5)
+    assert second.wait(WAIT_S)
     assert len(refused) == 3
 
 
@@ -397,9 +398,9 @@ def test_closing_the_client_ends_a_waiting_open(broker: ThreadedFakeBroker, clie
     broker.stop_now()
     broker.start_now()  # with the method of now
     opener.start()
-    assert asked.wait(10)
+    assert asked.wait(WAIT_S)
     client.shutdown()
-    opener.join(10)
+    opener.join(WAIT_S)
     assert [type(error) for error in outcomes] == [AlreadyClosed]
 
 

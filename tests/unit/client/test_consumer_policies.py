@@ -30,6 +30,7 @@ from ledgerfold.storage.errors import (
     Overloaded,
 )
 from tests.support.fake_broker import FakeBroker, ThreadedFakeBroker
+from tests.support.waiting import WAIT_S
 
 EARLIEST = InitialPosition.Earliest
 
@@ -97,7 +98,7 @@ def test_a_consumer_without_a_queue_reconnects(broker: ThreadedFakeBroker, clien
     broker.stop_now()
     broker.start_now()
     fill(client, 1)
-    thread.join(10)
+    thread.join(WAIT_S)
     assert values(received) == [0]
 
 
@@ -130,7 +131,7 @@ def test_a_listener_without_a_queue(broker: ThreadedFakeBroker, client: Client) 
     client.subscribe(
         "t", "s", initial_position=EARLIEST, receiver_queue_size=0, message_listener=listen
     )
-    assert done.wait(10)
+    assert done.wait(WAIT_S)
     assert seen == [1, 2, 3]
 
 
@@ -241,7 +242,7 @@ def test_a_reader_with_a_listener(client: Client) -> None:
             raise ValueError("The next one comes all the same.")
 
     reader = client.create_reader("t", MessageId.earliest, reader_listener=listen)
-    assert done.wait(10)
+    assert done.wait(WAIT_S)
     assert seen == [0, 1, 2, 0, 1, 2]
     for call in (reader.read_next, reader.has_message_available, lambda: list(reader)):
         with pytest.raises(

@@ -17,7 +17,7 @@ from ledgerfold.broker.client.sync import listening
 from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.storage.native import NativeBatchBuilder
 from tests.support.fake_broker import ThreadedFakeBroker
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 def entry_of(number: int) -> bytes:
@@ -91,7 +91,7 @@ def test_closing_ends_the_threads_of_listeners(
         consumer.pause_message_listener()
         broker.store("t", entry_of(0))
     if state != "waiting":
-        assert heard.wait(10)
+        assert heard.wait(WAIT_S)
     if way == "own close":
         consumer.close()
         reader.close()

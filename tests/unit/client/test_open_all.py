@@ -9,6 +9,7 @@ import pytest
 
 from ledgerfold.broker.client.core.partition_set import open_all
 from ledgerfold.storage.errors import ProducerBusy
+from tests.support.waiting import WAIT_S
 
 
 class Opened:
@@ -43,7 +44,7 @@ def test_only_one_of_two_concurrent_openings_succeeds() -> None:
             for opened in await open_all(map(taken, others)):
                 await opened.close()
 
-        await asyncio.wait_for(asyncio.gather(hold(), hold_later(), hold()), 10)
+        await asyncio.wait_for(asyncio.gather(hold(), hold_later(), hold()), WAIT_S)
 
     asyncio.run(scenario())
 

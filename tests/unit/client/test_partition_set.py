@@ -33,7 +33,7 @@ from ledgerfold.storage.errors import (
 )
 from tests.support.fake_broker import WATCHFUL, FakeBroker, ThreadedFakeBroker
 from tests.support.fake_topics import LEDGER_ID, FakeSubscription
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 KEYS = [f"k{number}" for number in range(12)]
 
@@ -222,7 +222,7 @@ def test_any_partition_wakes_waiting_receivers(broker: ThreadedFakeBroker, clien
         waiting = threading.Thread(target=lambda: received.append(consumer.receive(10_000)))  # noqa: B023
         waiting.start()
         publish(client, [key])
-        waiting.join(10)
+        waiting.join(WAIT_S)
         assert [each.data() for each in received] == [key.encode()]
 
 
@@ -239,7 +239,7 @@ def test_closing_ends_waiting_receivers(client: Client) -> None:
     waiting = threading.Thread(target=wait)
     waiting.start()
     consumer.close()
-    waiting.join(10)
+    waiting.join(WAIT_S)
     assert isinstance(caught[0], AlreadyClosed)
 
 
@@ -254,7 +254,7 @@ def test_a_listener_gets_messages_of_all_partitions(client: Client) -> None:
             all_seen.set()
 
     subscribe(client, message_listener=listen)
-    assert all_seen.wait(10)
+    assert all_seen.wait(WAIT_S)
     assert sorted(seen) == sorted(key.encode() for key in KEYS)
 
 

@@ -16,6 +16,7 @@ from ledgerfold.storage.errors import (
     LedgerfoldError,
     Unavailable,
 )
+from tests.support.waiting import WAIT_S
 
 
 class Stream(ReconnectingStream):
@@ -53,11 +54,11 @@ def test_a_pause_does_not_wait_for_a_silent_broker() -> None:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert stream.calls == calls
-            await asyncio.wait_for(stream.pause(), 10)
+            await asyncio.wait_for(stream.pause(), WAIT_S)
             await asyncio.sleep(0)
             assert stream.calls == calls
             stream.resume()
-        await asyncio.wait_for(stream.close(), 10)
+        await asyncio.wait_for(stream.close(), WAIT_S)
         with pytest.raises(AlreadyClosed):
             await opening
         await connection.close()

@@ -29,6 +29,7 @@ from ledgerfold.broker.client.sync.producer import Producer
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import Position, read_header
 from ledgerfold.storage.errors import AlreadyClosed, InvalidRequest, Overloaded
+from tests.support.waiting import WAIT_S
 
 
 class Loop:
@@ -410,7 +411,7 @@ def test_an_immediate_receipt_wakes_waiters_of_any_partition() -> None:
         )
         change = asyncio.ensure_future(routed.change())
         asyncio.get_running_loop().call_soon(answer, *producers[1][1:])
-        await asyncio.wait_for(change, 10)
+        await asyncio.wait_for(change, WAIT_S)
         await asyncio.sleep(0)
         assert [len(queue._tasks_waiting) for _, queue, _ in producers] == [0, 0]
 

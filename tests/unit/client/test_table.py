@@ -13,6 +13,7 @@ from ledgerfold.broker.client.messages.message import Message, ReceivedEntry
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import read_header
 from ledgerfold.storage.native import NativeBatchBuilder
+from tests.support.waiting import WAIT_S
 
 
 def messages(*pairs: tuple[str | None, bytes | None]) -> list[Message]:
@@ -136,7 +137,7 @@ def test_for_each_and_listen_misses_no_update() -> None:
 
     writer = threading.Thread(target=write)
     writer.start()
-    started.wait(10)
+    started.wait(WAIT_S)
     heard: list[int] = []
     enough = threading.Event()
 
@@ -146,7 +147,7 @@ def test_for_each_and_listen_misses_no_update() -> None:
             enough.set()
 
     table.for_each_and_listen(listen)
-    assert enough.wait(10)
+    assert enough.wait(WAIT_S)
     stop.set()
     writer.join()
     assert heard == list(range(heard[0], heard[0] + len(heard)))

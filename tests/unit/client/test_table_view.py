@@ -22,7 +22,7 @@ from ledgerfold.storage.errors import (
 from ledgerfold.storage.native import NativeBatchBuilder
 from tests.support.fake_broker import ThreadedFakeBroker
 from tests.support.fake_topics import LEDGER_ID
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 def publish(client: Client, first: int, end: int, topic: str = "t") -> None:
@@ -142,7 +142,7 @@ def test_listeners_may_use_the_client(client: Client) -> None:
 
     view.listen(listener)
     publish(client, 0, 1)
-    assert done.wait(10)
+    assert done.wait(WAIT_S)
     assert outcome == [0, 1]
 
 
@@ -157,7 +157,7 @@ def test_a_slow_listener_delays_only_its_view(client: Client) -> None:
 
     view.listen(slow)
     publish(client, 0, 1)
-    assert entered.wait(10)
+    assert entered.wait(WAIT_S)
     publish(client, 0, 1, topic="other")
     assert view.snapshot() == numbered(0, 1)
     assert client.create_table_view("other").snapshot() == numbered(0, 1)
@@ -228,7 +228,7 @@ def test_closing_fails_a_pending_refresh(broker: ThreadedFakeBroker, client: Cli
     assert not refreshing.done()
     view.close()
     with pytest.raises(AlreadyClosed):
-        refreshing.result(5)
+        refreshing.result(WAIT_S)
     with pytest.raises(AlreadyClosed):
         view.refresh()
     assert view.snapshot() == numbered(0, 3)

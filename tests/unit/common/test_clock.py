@@ -10,11 +10,12 @@ import pytest
 
 from ledgerfold.broker.common.clock import LAST_MS, ManualClock
 from ledgerfold.storage.errors import InvalidRequest
+from tests.support.waiting import WAIT_S
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
     async def limited() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             await work
 
     asyncio.run(limited())

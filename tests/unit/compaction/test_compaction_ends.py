@@ -26,6 +26,7 @@ from ledgerfold.v1.records_pb2 import (
     RunRecord,
 )
 from tests.support.compaction_lab import FIRST_LEDGER_ID, HeldCompactor, Lab, LabTopic
+from tests.support.waiting import WAIT_S
 
 DISK_FULL = DiskFailure("file", "write", OSError(28, "No space left on device"))
 GONE = FileNotFoundError(2, "No such file or directory", "100/0.log.tmp")
@@ -43,7 +44,7 @@ def in_a_run(body: Callable[[Lab, LabTopic], Awaitable[None]], lab: Lab | None =
         topic = made.topic("t")
         await made.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
         await made.compactor.started()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             await body(made, topic)
 
     asyncio.run(main())
@@ -112,7 +113,7 @@ def test_a_run_ends_with_its_task(step: str) -> None:
             lab.compactor.finish()
         elif step != "snapshot":
             lab.compactor.fail(TheEnd() if step == "worker" else CompactionFailed("a", "b"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             await lab.scheduler.ended(topic.name)
         assert lab.run_of(topic, 1).state == RUN_STATE_ERROR
         assert not lab.scheduler.has_run(topic.name)
@@ -226,7 +227,7 @@ def test_an_interruption_is_handled_at_each_step() -> None:
         await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
         for _ in range(turns):
             await asyncio.sleep(0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             assert await lab.scheduler.cancel(topic.name) == 1
             assert lab.run_of(topic, 1).state == RUN_STATE_CANCELLED
             assert (await compact_after(lab, topic)).state == RUN_STATE_SUCCESS

@@ -28,6 +28,7 @@ from ledgerfold.v1.admin_pb2 import (
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan, Manifest, RunRequest
 from ledgerfold.v1.records_pb2 import CompactionStrategy, SegmentRecord
 from tests.support.memory_service import Copying, Knowing, Strange, Stuck
+from tests.support.waiting import WAIT_S
 
 PLAN = CompactionPlan(run_id="t#1")
 
@@ -113,6 +114,8 @@ def test_a_hanging_service_gets_no_other_run() -> None:
             await compactor.stop()
             assert compactor.state == COMPACTOR_STATE_DISABLED
             assert compactor.is_disabled
+            # It ends now, however slow the machine is.
+            compactor._end_seconds = WAIT_S
             compactor._loop.call_soon_threadsafe(service.may_end.set)
         assert not compactor._thread.is_alive()
 

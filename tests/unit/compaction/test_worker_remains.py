@@ -20,7 +20,7 @@ from ledgerfold.broker.worker.remains import (
     new_scratch,
     processes,
 )
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 pytestmark = [
     pytest.mark.process,
@@ -48,7 +48,7 @@ def started() -> Iterator[list[subprocess.Popen[bytes]]]:
         # With its child, which is in its group.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(WAIT_S)
 
 
 def start(token: str, started: list[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
@@ -67,7 +67,7 @@ def test_all_processes_and_the_folder_of_a_dead_brokers_worker_are_removed(
     (folder / "spark").mkdir()
     process = start(folder.name, started)
     end_left_over(tmp_path)
-    assert process.wait(10) == -signal.SIGKILL
+    assert process.wait(WAIT_S) == -signal.SIGKILL
     assert list(processes(folder.name)) == []
     assert not folder.exists()
 

@@ -37,6 +37,7 @@ from ledgerfold.v1.admin_pb2 import (
     Fault,
     FaultOperation,
 )
+from tests.support.waiting import WAIT_S
 
 TOPIC = "persistent://public/default/t"
 SUBJECT = Subject(TOPIC, "p", "s", "c")
@@ -221,7 +222,7 @@ def test_a_rule_delays_an_operation() -> None:
         began_s = loop.time()
         await faults.apply_rules(FAULT_OPERATION_SUBSCRIBE, SUBJECT)
         assert loop.time() - began_s >= 0.03
-        await asyncio.wait_for(faults.apply_rules(FAULT_OPERATION_SUBSCRIBE, SUBJECT), 10)
+        await asyncio.wait_for(faults.apply_rules(FAULT_OPERATION_SUBSCRIBE, SUBJECT), WAIT_S)
 
     asyncio.run(scenario())
 
@@ -242,7 +243,7 @@ def test_removing_a_rule_ends_its_delays() -> None:
         assert not waiting.done()
         faults.remove(long.id)
         faults.clear()
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, WAIT_S)
 
     asyncio.run(scenario())
 
@@ -256,6 +257,6 @@ def test_an_interruption_ends_a_delay() -> None:
         waiting = asyncio.ensure_future(faults.delay(effect.delays, interrupted=ending))
         await asyncio.sleep(0)
         ending.set()
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, WAIT_S)
 
     asyncio.run(scenario())

@@ -40,6 +40,7 @@ class GuardedHttp:
         lab.serve_again(lambda: Guard(settings, lab.broker.namespaces, lambda: 0))
         permissions = lab.broker.namespaces.permissions
         topic = f"persistent:/{TOPIC.removeprefix('/persistent')}"
+        lab.run(lab.broker.create_topic(topic))
         lab.run(permissions.grant("public/default", topic, "reader", [Action.ACTION_CONSUME]))
         for role in ("writer", "proxy"):
             lab.run(permissions.grant("public/default", topic, role, [Action.ACTION_PRODUCE]))

@@ -19,7 +19,7 @@ from ledgerfold.broker.security.certificates import Certificates
 from ledgerfold.broker.security.hosts import Hosts
 from tests.model.broker_lab import BrokerLab
 from tests.support.security_lab import Authority
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 # Between a client that says nothing and its end; long enough to open all of them before.
 CONNECTION_S = 2.0
@@ -107,7 +107,7 @@ def test_a_tls_connection_that_is_ended_writes_nothing_plain(tmp_path: Path) -> 
     ours, theirs = socket.socketpair()
     with ThreadPoolExecutor(1) as thread, ours, theirs:
         connecting = thread.submit(trusting.wrap_socket, theirs, server_hostname="localhost")
-        with context.wrap_socket(ours, server_side=True) as served, connecting.result(10):
+        with context.wrap_socket(ours, server_side=True) as served, connecting.result(WAIT_S):
             end_connection(served)
             assert served.version() == "TLSv1.3"
             with pytest.raises(OSError, match=r"EOF|pipe"):

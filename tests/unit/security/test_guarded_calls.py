@@ -27,6 +27,7 @@ from ledgerfold.v1.what_if_pb2 import ReplaySetting, WhatIfRequest
 from tests.model.broker_lab import BrokerLab
 from tests.support.security_lab import Tokens
 from tests.support.served_lab import METHODS, ServedLab, end_of, path_of, write
+from tests.support.waiting import WAIT_S
 
 TOPIC, NAMESPACE = "persistent://acme/shop/orders", "acme/shop"
 DENIED, STRANGER = grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED
@@ -332,7 +333,7 @@ def test_a_watch_of_health_is_bounded(guarded: GuardedLab) -> None:
     assert code is grpc.StatusCode.ABORTED
 
     async def refused() -> Any:
-        ended = await asyncio.wait_for(end_of(watch("x" * 100_000)), 10)
+        ended = await asyncio.wait_for(end_of(watch("x" * 100_000)), WAIT_S)
         return None if ended is None else ended.code()
 
     assert guarded.run(refused()) is grpc.StatusCode.INVALID_ARGUMENT
@@ -343,7 +344,7 @@ def _ends_with(guarded: GuardedLab, call: Any, cause: Callable[[], Any]) -> Any:
         done = cause()
         if done is not None:
             await done
-        ended = await asyncio.wait_for(end_of(call), 10)
+        ended = await asyncio.wait_for(end_of(call), WAIT_S)
         return None if ended is None else ended.code()
 
     return guarded.run(end())

@@ -43,7 +43,7 @@ class Port:
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
         opening = open_port(Echo, "127.0.0.1", 0, certificates, handshake_s)
-        self._server = asyncio.run_coroutine_threadsafe(opening, self.loop).result(10)
+        self._server = asyncio.run_coroutine_threadsafe(opening, self.loop).result(WAIT_S)
         self.number = int(self._server.sockets[0].getsockname()[1])
 
     def ask(self, context: ssl.SSLContext, text: bytes = b"hello") -> tuple[bytes, Any]:
@@ -62,7 +62,7 @@ class Port:
             finally:
                 writer.transport.abort()
 
-        return asyncio.run(asyncio.wait_for(asking(), 10))
+        return asyncio.run(asyncio.wait_for(asking(), WAIT_S))
 
     def close(self) -> None:
         async def end() -> None:
@@ -74,7 +74,7 @@ class Port:
             for _ in range(5):
                 await asyncio.sleep(0)
 
-        asyncio.run_coroutine_threadsafe(end(), self.loop).result(10)
+        asyncio.run_coroutine_threadsafe(end(), self.loop).result(WAIT_S)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
@@ -187,7 +187,7 @@ def test_a_client_without_tls_is_disconnected(authority: Authority, port: OpenPo
         reader, writer = await asyncio.open_connection("127.0.0.1", opened.number)
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
         try:
-            return await asyncio.wait_for(reader.read(), 10)
+            return await asyncio.wait_for(reader.read(), WAIT_S)
         except ConnectionResetError:
             return b""
         finally:

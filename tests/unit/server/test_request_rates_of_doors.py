@@ -25,6 +25,7 @@ from tests.support.http_lab import HttpLab
 from tests.support.page_lab import PageLab
 from tests.support.recording_transport import Client
 from tests.support.served_lab import ServedLab, end_of, write
+from tests.support.waiting import WAIT_S
 
 LIMIT = 3
 
@@ -117,7 +118,7 @@ def test_pulsar_commands_are_limited(lab: BrokerLab) -> None:
 
         async def answer(frame: bytes) -> BaseCommand:
             connection.data_received(frame)
-            data: Any = await asyncio.wait_for(client.answers.get(), 10)
+            data: Any = await asyncio.wait_for(client.answers.get(), WAIT_S)
             (found,) = splitter.feed(data)
             return parse(found).command
 
@@ -136,7 +137,7 @@ def test_pulsar_commands_are_limited(lab: BrokerLab) -> None:
         connection_of_other = Connection(shared)
         connection_of_other.connection_made(other)
         connection_of_other.data_received(encode(CONNECT))
-        data: Any = await asyncio.wait_for(other.answers.get(), 10)
+        data: Any = await asyncio.wait_for(other.answers.get(), WAIT_S)
         (found,) = splitter.feed(data)
         assert parse(found).command.error.error == pulsar_pb2.TOO_MANY_REQUESTS
         limit.now_s += 1

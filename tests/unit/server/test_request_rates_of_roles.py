@@ -32,6 +32,7 @@ from tests.support.page_lab import PageLab
 from tests.support.recording_transport import Client
 from tests.support.security_lab import Tokens
 from tests.support.served_lab import METHODS, ServedLab, path_of
+from tests.support.waiting import WAIT_S
 from tests.unit.server.test_request_rates_of_doors import LIMIT, Limit
 
 # What each role is answered while nobody else asks, and what one more request is answered.
@@ -167,7 +168,7 @@ def test_roles_have_limits_of_their_own_over_pulsars_protocol(
         connection.connection_made(client)
         for each in commands:
             connection.data_received(encode(each))
-            data: Any = await asyncio.wait_for(client.answers.get(), 10)
+            data: Any = await asyncio.wait_for(client.answers.get(), WAIT_S)
             (frame,) = splitter.feed(data)
             command = parse(frame).command
             if command.HasField("error"):

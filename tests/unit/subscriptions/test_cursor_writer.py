@@ -6,6 +6,7 @@ import asyncio
 
 from ledgerfold.broker.subscriptions.cursor_writer import CursorWriter
 from ledgerfold.v1.records_pb2 import CursorRecord
+from tests.support.waiting import WAIT_S
 
 
 def test_a_flush_returns_during_a_stream_of_acknowledgements() -> None:
@@ -25,7 +26,7 @@ def test_a_flush_returns_during_a_stream_of_acknowledgements() -> None:
         writer.when_durable(lambda: None)
         await asyncio.sleep(0)
         writer.changed()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             assert await writer.flush()
         assert len(written) <= 3
         await writer.stop()

@@ -24,6 +24,7 @@ from ledgerfold.storage.errors import (
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
 from tests.support.property_tests import examples
+from tests.support.waiting import WAIT_S
 
 SHARED, EXCLUSIVE, WAIT, FENCING = AccessMode
 
@@ -92,10 +93,10 @@ def test_waiting_producers_get_access_in_order(lab: BrokerLab) -> None:
     with pytest.raises(ProducerFenced):
         attach(lab, "exclusive", EXCLUSIVE)
     first.detach()
-    producer = lab.run(asyncio.wait_for(second, 5))
+    producer = lab.run(asyncio.wait_for(second, WAIT_S))
     assert (producer.topic_epoch, third.done()) == (1, False)
     producer.detach()
-    lab.run(asyncio.wait_for(third, 5)).detach()
+    lab.run(asyncio.wait_for(third, WAIT_S)).detach()
     attach(lab, "shared").detach()
 
 
@@ -103,7 +104,7 @@ def test_a_waiting_producer_precedes_a_reconnecting_one(lab: BrokerLab) -> None:
     """As in Pulsar: whose connection breaks has lost its access to the next in line."""
     broken, task = attach(lab, "broken", EXCLUSIVE), waiting(lab, "w")
     broken.detach()
-    producer = lab.run(asyncio.wait_for(task, 5))
+    producer = lab.run(asyncio.wait_for(task, WAIT_S))
     assert (broken.topic_epoch, producer.topic_epoch) == (0, 1)
     with pytest.raises(ProducerFenced):
         attach(lab, "broken", EXCLUSIVE, epoch=0)
@@ -119,7 +120,7 @@ def test_the_last_shared_producer_admits_a_waiting_one(lab: BrokerLab) -> None:
     lab.settle()
     assert not task.done()
     shared[1].detach()
-    assert lab.run(asyncio.wait_for(task, 5)).name == "w"
+    assert lab.run(asyncio.wait_for(task, WAIT_S)).name == "w"
 
 
 def test_a_cancelled_producer_leaves_the_queue(lab: BrokerLab) -> None:
@@ -130,7 +131,7 @@ def test_a_cancelled_producer_leaves_the_queue(lab: BrokerLab) -> None:
     claim.give_up(Moved("closed"))
     cancelled.cancel()
     with pytest.raises(Moved):
-        lab.run(asyncio.wait_for(task, 5))
+        lab.run(asyncio.wait_for(task, WAIT_S))
     lab.settle()
     attach(lab, "another").detach()
     shared.detach()
@@ -158,7 +159,7 @@ def test_a_producer_cancelled_when_it_gets_access_keeps_the_epoch(lab: BrokerLab
     first.detach()
     claim.give_up(Moved("closed"))
     with pytest.raises(Moved):
-        lab.run(asyncio.wait_for(task, 5))
+        lab.run(asyncio.wait_for(task, WAIT_S))
     assert lab.topic.access.epoch == 0
     attach(lab, "another").detach()
 
@@ -168,7 +169,7 @@ def test_fencing_disconnects_all_others(lab: BrokerLab) -> None:
     task = waiting(lab, "w")
     fencing = attach(lab, "shared", FENCING)
     with pytest.raises(ProducerFenced):
-        lab.run(asyncio.wait_for(task, 5))
+        lab.run(asyncio.wait_for(task, WAIT_S))
     entry = memoryview(lab.entry([Message(b"a", b"1")], is_batch=False))
     with pytest.raises(ProducerFenced):
         shared.append_all([entry])
@@ -193,7 +194,7 @@ def test_an_unload_disconnects_waiting_producers(lab: BrokerLab) -> None:
     task = waiting(lab, "w")
     lab.run(lab.broker.unload_topic(TOPIC))
     with pytest.raises(Moved):
-        lab.run(asyncio.wait_for(task, 5))
+        lab.run(asyncio.wait_for(task, WAIT_S))
     attach(lab, "p", EXCLUSIVE, epoch=0)
 
 
@@ -203,7 +204,7 @@ def test_a_terminated_topic_admits_no_waiting_producer(lab: BrokerLab) -> None:
     lab.run(terminate_topic(lab.broker, TOPIC))
     producer.detach()
     with pytest.raises(TopicTerminated):
-        lab.run(asyncio.wait_for(task, 5))
+        lab.run(asyncio.wait_for(task, WAIT_S))
 
 
 def test_a_full_disk_grants_access_to_no_producer(lab: BrokerLab) -> None:

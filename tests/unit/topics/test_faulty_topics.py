@@ -47,6 +47,7 @@ from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
+from tests.support.waiting import WAIT_S
 
 HOUR_MS = 3_600_000
 BEGIN = StartPosition(earliest=True)
@@ -219,7 +220,7 @@ def test_receipts_are_delayed_in_order_until_the_rule_is_removed(
         await turns()
         assert not waiting.done()
         faults.remove(slow.id)
-        late = await asyncio.wait_for(waiting, 10)
+        late = await asyncio.wait_for(waiting, WAIT_S)
         assert [each.position.entry_id for each in late] == [1, 2]
 
     lab.run(scenario())
@@ -242,7 +243,7 @@ def test_delayed_receipts_do_not_delay_the_end_of_a_topic(
         else:
             await lab.broker.delete_topic(TOPIC, force=True)
         with pytest.raises(Moved):
-            await asyncio.wait_for(waiting, 10)
+            await asyncio.wait_for(waiting, WAIT_S)
 
     lab.run(scenario())
 
@@ -340,7 +341,7 @@ def test_removing_the_rule_ends_delayed_deliveries(lab: BrokerLab, faults: Fault
         await turns()
         assert not waiting.done()
         faults.remove(slow.id)
-        output = await asyncio.wait_for(waiting, 10)
+        output = await asyncio.wait_for(waiting, WAIT_S)
         assert output is not None
         assert len(output.deliveries) == 1
         # And an end interrupts a delay.
@@ -350,7 +351,7 @@ def test_removing_the_rule_ends_delayed_deliveries(lab: BrokerLab, faults: Fault
         await turns()
         await lab.broker.unload_topic(TOPIC)
         with pytest.raises(Moved):
-            await asyncio.wait_for(waiting, 10)
+            await asyncio.wait_for(waiting, WAIT_S)
 
     lab.run(scenario())
 
@@ -377,7 +378,7 @@ def test_a_termination_ends_no_delays(lab: BrokerLab, faults: Faults) -> None:
         await turns()
         assert not waiting.done()
         await lab.broker.unload_topic(TOPIC)
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, WAIT_S)
 
     lab.run(scenario())
 
@@ -408,7 +409,7 @@ def test_a_rule_disconnects_a_reader_at_its_first_message(lab: BrokerLab, faults
     async def scenario() -> None:
         reader = await reader_of(lab)
         with pytest.raises(Exception, match="fault 1"):
-            await asyncio.wait_for(reader.take(), 10)
+            await asyncio.wait_for(reader.take(), WAIT_S)
         reader.detach()
 
     lab.run(scenario())

@@ -30,6 +30,7 @@ from ledgerfold.v1.records_pb2 import (
     Policies,
 )
 from tests.support.compaction_lab import Lab, LabTopic
+from tests.support.waiting import WAIT_S
 
 T = "persistent://public/default/t"
 NOT_RUN, RUNNING = COMPACTION_STATUS_NOT_RUN, COMPACTION_STATUS_RUNNING
@@ -173,11 +174,11 @@ def test_a_watch_covers_every_partition_until_the_last_has_ended() -> None:
 
         watching = asyncio.create_task(watch())
         await lab.finish_all(3)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             seen = await watching
         assert {each.status for each in seen[:-1]} == {RUNNING}
         assert seen[-1].status == SUCCESS
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             assert [each.status async for each in compaction.watch(T)] == [SUCCESS]
 
     run(test)

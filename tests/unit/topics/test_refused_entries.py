@@ -6,6 +6,7 @@ import asyncio
 
 from ledgerfold.storage.errors import InvalidRequest
 from tests.model.broker_lab import BrokerLab
+from tests.support.waiting import WAIT_S
 
 
 def test_a_producer_gets_a_refusal_without_other_traffic() -> None:
@@ -19,7 +20,7 @@ def test_a_producer_gets_a_refusal_without_other_traffic() -> None:
         await asyncio.sleep(0)
         assert not waiting.done()
         producer.refuse(7, 100, refusal)
-        [receipt] = await asyncio.wait_for(waiting, 10)
+        [receipt] = await asyncio.wait_for(waiting, WAIT_S)
         assert (receipt.sequence_id, receipt.refusal) == (7, refusal)
 
     lab.run(scenario())

@@ -16,6 +16,7 @@ from ledgerfold.v1.records_pb2 import Policies, SchemaDefinition
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
 from tests.support.lossy_files import everything, nothing
+from tests.support.waiting import WAIT_S
 
 ENTRY = ([Message(b"a", b"1")], False)
 KAFKA = "persistent://acme/ns/k"
@@ -285,7 +286,7 @@ def test_a_cancelled_reset_blocks_no_caller(lab: BrokerLab) -> None:
             waiting.cancel()
             await asyncio.wait({waiting})
             other = asyncio.create_task(locks.one("b").__aenter__())
-            await asyncio.wait_for(other, 5)
+            await asyncio.wait_for(other, WAIT_S)
         return other.done()
 
     assert lab.run(example())

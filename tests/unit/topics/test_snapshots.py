@@ -372,7 +372,10 @@ def test_a_restore_empties_a_full_disk_with_the_reserve(
 def test_a_snapshot_fails_with_the_error_of_an_unclosed_ledger(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """There is room again: the next save loads the topics, to close their ledgers."""
     fill(lab)
+    for name in (OTHER, f"{OTHER}-2"):
+        lab.publish([entry(b"1")], name)
 
     def full(*_: object) -> None:
         raise DiskFailure("metadata", "A metadata write", OSError(28, "full"))
@@ -382,7 +385,8 @@ def test_a_snapshot_fails_with_the_error_of_an_unclosed_ledger(
             patched.setattr(lab.metadata, name, full)
         with pytest.raises(DiskFailure, match="A metadata write"):
             lab.run(snapshots(lab).save("s"))
-    lab.settle()
+    # Not all topics are loaded again yet.
+    assert len(lab.broker.topics) < 3
     lab.run(snapshots(lab).save("s"))
 
 
