@@ -233,7 +233,7 @@ class TenantExists(RequestError):
 
 class NamespaceNotFound(RequestError):
     def __init__(self, namespace: str) -> None:
-        super().__init__(f"Namespace {namespace!r} does not exist.")
+        super().__init__(f"Namespace {namespace!r} does not exist. Create it first.")
 
 
 class NamespaceExists(RequestError):
