@@ -188,7 +188,7 @@ ROUTES: Final[Mapping[tuple[str, str], Need]] = {
     **_routes(Need.CONSUME, "GET PUT", _SUBSCRIPTION, "/properties"),
     **_routes(Need.CONSUME, "POST", _SUBSCRIPTION, "/skip_all", "/skip/{count}", "/resetcursor"),
     **_routes(Need.CONSUME, "POST", _SUBSCRIPTION, "/resetcursor/{timestamp}"),
-    **_routes(Need.CONSUME, "POST", _SUBSCRIPTION, "/expireMessages/{seconds}"),
+    **_routes(Need.CONSUME, "POST", _SUBSCRIPTION, "/expireMessages", "/expireMessages/{seconds}"),
     **_routes(Need.CONSUME, "POST", _TOPIC, "/all_subscription/expireMessages/{seconds}"),
     **_routes(Need.CONSUME, "GET", _SUBSCRIPTION, "/position/{position}"),
     **_routes(Need.LOOKUP, "GET", _SCHEMAS, "/schema", "/schema/{version}", "/schemas"),

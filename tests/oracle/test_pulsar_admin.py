@@ -77,6 +77,7 @@ COMMANDS = (
     (f"topics get-message-id {T} -d 2026-01-01T00:00:00Z", '"entryId" : 0'),
     (f"topics skip {T} -s sub -n 1", ""),
     (f"topics expire-messages {T} -s sub -t 6000", ""),
+    (f"topics expire-messages {T} -s sub -p 0:0", ""),
     (f"topics expire-messages-all-subscriptions {T} -t 6000", ""),
     (f"topics reset-cursor {T} -s sub -t 1h", ""),
     (f"topics reset-cursor {T} -s sub -m latest", ""),
