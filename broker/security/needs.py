@@ -157,7 +157,8 @@ ROUTES: Final[Mapping[tuple[str, str], Need]] = {
     **_routes(Need.ADMIN, "GET PUT DELETE", _NAMESPACE),
     **_routes(Need.LIST, "GET", _NAMESPACE, "/topics", "/bundles"),
     **_routes(Need.ADMIN, "PUT", _NAMESPACE, "/unload"),
-    **_routes(Need.ADMIN, "GET", _NAMESPACE, "/permissions", "/replication"),
+    **_routes(Need.ADMIN, "GET", _NAMESPACE, "/permissions"),
+    **_routes(Need.ADMIN, "GET POST", _NAMESPACE, "/replication"),
     **_routes(Need.ADMIN, "POST DELETE", _NAMESPACE, "/permissions/{role}"),
     **_policies(
         (

@@ -35,6 +35,7 @@ COMMANDS = (
     ("namespaces create acme/ns", ""),
     ("namespaces create acme/ns2 -b 4 --clusters standalone", ""),
     ("namespaces list acme", "acme/ns2"),
+    ("namespaces set-clusters acme/ns -c standalone", ""),
     ("namespaces set-compaction-threshold acme/ns --threshold 10M", ""),
     ("namespaces get-compaction-threshold acme/ns", "10485760"),
     ("namespaces remove-compaction-threshold acme/ns", ""),
