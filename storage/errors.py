@@ -28,7 +28,7 @@
     │   ├── SubscriptionExists
     │   ├── SubscriptionBusy         exclusive, of another type, or being moved
     │   ├── InvalidHashRanges        of a Key_Shared consumer; or another one has them
-    │   ├── NothingExpired           no backlog, or a consumer that has nearly caught up
+    │   ├── NothingExpired           no backlog, nearly caught up, or no such message
     │   ├── SchemaNotFound           the topic has no schema, or not that version
     │   ├── IncompatibleSchema       the topic's schemas exclude it
     │   ├── NotAllowed               read-compacted on a shared subscription, for example
@@ -233,7 +233,7 @@ class TenantExists(RequestError):
 
 class NamespaceNotFound(RequestError):
     def __init__(self, namespace: str) -> None:
-        super().__init__(f"Namespace {namespace!r} does not exist.")
+        super().__init__(f"Namespace {namespace!r} does not exist. Create it first.")
 
 
 class NamespaceExists(RequestError):
@@ -309,10 +309,14 @@ class InvalidHashRanges(RequestError):
 class NothingExpired(RequestError):
     """An expiry request without effect, which is reported as an error. Pulsar's HTTP 409."""
 
-    def __init__(self, topic: str, subscription: str) -> None:
+    def __init__(
+        self,
+        topic: str,
+        subscription: str,
+        why: str = "it has no backlog, or has nearly caught up",
+    ) -> None:
         super().__init__(
-            f"No message of subscription {subscription!r} of {topic} was expired: it has no "
-            "backlog, or has nearly caught up."
+            f"No message of subscription {subscription!r} of {topic} was expired: {why}."
         )
         self.topic, self.subscription = topic, subscription
 

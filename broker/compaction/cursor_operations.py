@@ -20,7 +20,12 @@ from __future__ import annotations
 
 from ledgerfold.broker.common.names import COMPACTION_CURSOR
 from ledgerfold.broker.compaction.interfaces import CompactableTopic
-from ledgerfold.broker.subscriptions.cursor_operations import check_limit, closed_before, nth_after
+from ledgerfold.broker.subscriptions.cursor_operations import (
+    check_limit,
+    closed_before,
+    last_through,
+    nth_after,
+)
 from ledgerfold.broker.subscriptions.reading import mark_delete_before
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import (
@@ -61,6 +66,15 @@ async def expire(topic: CompactableTopic, limit_ms: int) -> int:
     before_ms = topic.clock.now_ms() - limit_ms
     passed = closed_before(log.ledgers.records(), before_ms, at)
     return await _pass(topic, await log.search.last_published_before(before_ms, passed))
+
+
+async def expire_through(topic: CompactableTopic, through: Position) -> int:
+    """Passes the entries up to `through`, durably; returns how many.
+
+    Raises NothingExpired if the last entry is before it, and what reset() raises.
+    """
+    check_may_move(topic)
+    return await _pass(topic, last_through(topic.log, through, topic.name, COMPACTION_CURSOR))
 
 
 async def skip(topic: CompactableTopic, entries: int) -> int:

@@ -113,6 +113,19 @@ def _words(error: errors.LedgerfoldError) -> str:
     return encode_error(error)[1]
 
 
+class WrittenFloat(float):
+    """A number of a body that is not whole. As in Pulsar, a property keeps its text.
+
+    >>> WrittenFloat("1E2"), WrittenFloat("1E2").text
+    (100.0, '1E2')
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request that matched a route.

@@ -246,6 +246,7 @@ def policy_routes(broker: Broker) -> list[Route]:
         routes.append(("DELETE", path, verbs.remove_deduplication))
     routes.append(("GET", f"{NAMESPACE}/bundles", verbs.bundles))
     routes.append(("GET", f"{NAMESPACE}/replication", verbs.replication))
+    routes.append(("POST", f"{NAMESPACE}/replication", verbs.set_replication))
     for path in (NAMESPACE, TOPIC):
         routes.append(("GET", f"{path}/backlogQuotaMap", verbs.quotas))
         routes.append(("POST", f"{path}/backlogQuota", verbs.set_quota))
@@ -302,6 +303,19 @@ class PolicyVerbs(PolicyCalls):
     async def replication(self, request: Request) -> Answer:
         self._scope(request)
         return shown([CLUSTER])
+
+    async def set_replication(self, request: Request) -> Answer:
+        """Accepts the only cluster, which set-up scripts name. Raises Refusal for any other."""
+        self._scope(request)
+        clusters = request.body
+        if not isinstance(clusters, list | None):
+            raise Refusal(400, "The clusters must be a list of names.")
+        if not clusters:
+            raise Refusal(412, "ClusterIds should not be null or empty")
+        for each in clusters:
+            if each != CLUSTER:
+                raise Refusal(403, f"Invalid cluster id: {str(each)[:100]}")
+        return Answer(200)
 
     async def deduplication(self, request: Request) -> Answer:
         scope, applied = self._scope(request), request.flag("applied")

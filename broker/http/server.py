@@ -27,6 +27,7 @@ from ledgerfold.broker.http.answers import (
     Answer,
     Refusal,
     Request,
+    WrittenFloat,
     refused,
     refused_for,
 )
@@ -185,11 +186,12 @@ class AdminServer:
 
 
 def _query(text: str) -> dict[str, str]:
+    """Returns the parameters; the first one of a name counts, as in Pulsar. Raises Refusal."""
     try:
         pairs = parse_qsl(text, True, errors="strict", max_num_fields=PARAMETERS_MAX)
     except ValueError:
         raise Refusal(400, "The parameters are not UTF-8, or too many.") from None
-    return dict(pairs)
+    return dict(reversed(pairs))
 
 
 async def _body(request: web.BaseRequest) -> Any:
@@ -201,13 +203,18 @@ async def _body(request: web.BaseRequest) -> Any:
     if kind != JSON and not kind.endswith("+json"):
         raise Refusal(415, f"A body must have the content type {JSON}.")
     try:
-        parsed = json.loads(data)
+        parsed = json.loads(data, parse_float=WrittenFloat, parse_constant=_refuse)
         if b"\\u" in data:
             # A half of a surrogate pair, which JSON can contain, is not text.
             json.dumps(parsed, ensure_ascii=False).encode()
         return parsed
     except (ValueError, RecursionError) as error:
         raise Refusal(400, f"The body is not valid JSON: {error}") from None
+
+
+def _refuse(constant: str) -> None:
+    """Refuses NaN and infinities, which Python parses but JSON does not contain."""
+    raise ValueError(f"{constant} is not a number of JSON.")
 
 
 class ScrapeVerb:

@@ -15,7 +15,7 @@ from ledgerfold.broker.http.topics import TOPIC, BrokerVerbs, answering, propert
 from ledgerfold.broker.rpc.admin_subscriptions import SubscriptionHandlers
 from ledgerfold.broker.rpc.subscribe import unsubscribe
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.storage.entry import LATEST
+from ledgerfold.storage.entry import EARLIEST, LATEST
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import admin_pb2, data_pb2
 from ledgerfold.v1.data_pb2 import StartPosition
@@ -36,6 +36,7 @@ def subscription_routes(broker: Broker) -> list[Route]:
         ("POST", f"{ONE}/resetcursor/{{timestamp}}", verbs.reset_to_time),
         ("POST", f"{ONE}/resetcursor", verbs.reset_to_id),
         ("POST", f"{ONE}/expireMessages/{{seconds}}", verbs.expire),
+        ("POST", f"{ONE}/expireMessages", verbs.expire_through),
         ("POST", f"{TOPIC}/all_subscription/expireMessages/{{seconds}}", verbs.expire),
     ]
 
@@ -47,6 +48,17 @@ def start_at(body: Any, *, inclusive: bool = True) -> StartPosition:
     """
     if body in ("latest", "earliest"):
         return _LATEST if body == "latest" else _EARLIEST
+    message_id = _id_in(body)
+    position = message_id.ledger_id, message_id.entry_id
+    if position == EARLIEST:
+        return _EARLIEST
+    if position == LATEST:
+        return _LATEST
+    return StartPosition(message_id=message_id, inclusive=inclusive)
+
+
+def _id_in(body: Any) -> MessageId:
+    """Returns the message id of a body. Raises Refusal."""
     if not isinstance(body, dict) or "ledgerId" not in body or "entryId" not in body:
         raise Refusal(400, 'Name a message id, for example {"ledgerId": 7, "entryId": 0}.')
     fields = {"ledger_id": "ledgerId", "entry_id": "entryId"}
@@ -55,11 +67,7 @@ def start_at(body: Any, *, inclusive: bool = True) -> StartPosition:
     numbers |= {name: whole_number(field, body.get(field, -1)) for name, field in small.items()}
     if any(not -1 <= numbers[name] < 2**31 for name in small):
         raise Refusal(400, "batchIndex and partitionIndex must be -1 or an index.")
-    if numbers["ledger_id"] == numbers["entry_id"] == -1:
-        return _EARLIEST
-    if (numbers["ledger_id"], numbers["entry_id"]) == LATEST:
-        return _LATEST
-    return StartPosition(message_id=MessageId(**numbers), inclusive=inclusive)
+    return MessageId(**numbers)
 
 
 class SubscriptionVerbs(BrokerVerbs):
@@ -128,5 +136,21 @@ class SubscriptionVerbs(BrokerVerbs):
         names, seconds = self._names(request), request.number("seconds")
         if not 0 < seconds < 2**31:
             raise Refusal(400, "The age of the messages to expire must be 1 second or more.")
-        rpc_request = admin_pb2.ExpireMessagesRequest(older_than_ms=seconds * 1000, **names)
+        await self._subscriptions.expire_messages(
+            admin_pb2.ExpireMessagesRequest(
+                topic=names["topic"],
+                subscription=names["subscription"],
+                older_than_ms=seconds * 1000,
+            )
+        )
+
+    async def expire_through(self, request: Request) -> None:
+        """Expires messages up to one. `isExcluded` has no effect, as in Pulsar."""
+        names, through = self._names(request), _id_in(request.body)
+        if self._broker.partitions.count(names["topic"]):
+            reason = "Expire message at position is not supported for partitioned-topic"
+            raise Refusal(405, reason)
+        rpc_request = admin_pb2.ExpireMessagesRequest(
+            topic=names["topic"], subscription=names["subscription"], through=through
+        )
         await self._subscriptions.expire_messages(rpc_request)

@@ -12,7 +12,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from ledgerfold.broker.common.names import PERSISTENT, full_topic, is_non_persistent
-from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, whole_number
+from ledgerfold.broker.http.answers import (
+    Answer,
+    Refusal,
+    Request,
+    WrittenFloat,
+    shown,
+    whole_number,
+)
 from ledgerfold.broker.http.cluster import check_exists
 from ledgerfold.broker.http.routes import ADMIN, Route
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
@@ -115,10 +122,10 @@ def _stats(request: Request, response: Any) -> Answer:
 def properties_in(body: Any) -> dict[str, str]:
     """Returns the properties of a body, which may be absent. Raises Refusal.
 
-    As in Pulsar, numbers and truth values become texts.
+    As in Pulsar, numbers, as they are written, and truth values become texts.
 
-    >>> properties_in({"owner": "team a", "level": 3, "is_old": False})
-    {'owner': 'team a', 'level': '3', 'is_old': 'false'}
+    >>> properties_in({"owner": "team a", "level": WrittenFloat("1E2"), "is_old": False})
+    {'owner': 'team a', 'level': '1E2', 'is_old': 'false'}
     """
     if body in (None, ""):
         return {}
@@ -127,8 +134,13 @@ def properties_in(body: Any) -> dict[str, str]:
     for name, value in body.items():
         if not isinstance(value, str | int | float):
             raise Refusal(400, f"The value of the property {name[:100]!r} must be a text.")
-    texts = {name: json.dumps(value) for name, value in body.items() if not isinstance(value, str)}
-    return body | texts
+    return {name: _text(value) for name, value in body.items()}
+
+
+def _text(value: str | float) -> str:
+    if isinstance(value, WrittenFloat):
+        return value.text
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 class BrokerVerbs:

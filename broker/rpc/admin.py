@@ -14,7 +14,6 @@ import asyncio
 import os
 from contextlib import suppress
 
-from ledgerfold.broker.common.given_names import check_namespace
 from ledgerfold.broker.common.names import parse_namespace, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
@@ -124,8 +123,6 @@ class PolicyHandlers(Handlers):
     @runs_to_completion
     async def update(self, request: admin_pb2.UpdatePoliciesRequest) -> None:
         kind, name = _scope(request.scope)
-        if kind == "namespace" and self._broker.metadata.namespace(name) is None:
-            check_namespace(name)
         if kind == "topic" and self._broker.partitions.count(name):
             await self._broker.policies.update_partitioned_topic(name, request.set, request.remove)
         elif kind == "topic":

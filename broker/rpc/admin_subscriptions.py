@@ -22,12 +22,14 @@ from ledgerfold.broker.subscriptions.lifecycle import (
 from ledgerfold.broker.topics.non_persistent_topic import NonPersistentTopic
 from ledgerfold.broker.topics.partitions import on_each
 from ledgerfold.broker.topics.topic import Topic
+from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (
     InvalidRequest,
     NotAllowed,
     NothingExpired,
     SubscriptionExists,
 )
+from ledgerfold.storage.partition_names import parse_partition
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.data_pb2 import StartPosition
 
@@ -64,6 +66,8 @@ class SubscriptionHandlers(Handlers):
     async def expire_messages(
         self, request: admin_pb2.ExpireMessagesRequest
     ) -> admin_pb2.ExpireMessagesResponse:
+        if request.HasField("through"):
+            return await self._expire_through(request)
         names = self._names(request.topic)
         refusals = list[NothingExpired]()
 
@@ -79,6 +83,25 @@ class SubscriptionHandlers(Handlers):
             # A refusal by some of the partitions is ignored.
             raise refusals[0]
         return admin_pb2.ExpireMessagesResponse(entries=sum(expired))
+
+    async def _expire_through(
+        self, request: admin_pb2.ExpireMessagesRequest
+    ) -> admin_pb2.ExpireMessagesResponse:
+        if request.older_than_ms or not request.subscription:
+            raise InvalidRequest("Name a subscription, and either a message id or an age.")
+        self._check_whole(request.topic, "A message belongs to one partition")
+        name, through = persistent_topic(request.topic), request.through
+        partition = parse_partition(name)
+        if through.partition != (-1 if partition is None else partition.index):
+            why = f"The message id names partition {through.partition}, not {name}."
+            raise InvalidRequest(why)
+        topic, position = await self._topic(name), Position(through.ledger_id, through.entry_id)
+        if request.subscription == COMPACTION_CURSOR:
+            entries = await compaction_cursor.expire_through(topic, position)
+        else:
+            subscription = existing_subscription(topic, request.subscription)
+            entries = await cursor_operations.expire_through(topic, subscription, position)
+        return admin_pb2.ExpireMessagesResponse(entries=entries)
 
     async def _expire(self, name: str, request: admin_pb2.ExpireMessagesRequest) -> int:
         topic = await self._topic(name)

@@ -172,7 +172,14 @@ async def _attach(
     name = opening.subscription or f"reader-{secrets.token_hex(5)}"
     if isinstance(topic, NonPersistentTopic):
         return topic.attach(name, options)
-    return await connect_consumer(topic, name, opening.start, options, created_ms=now_ms)
+    return await connect_consumer(
+        topic,
+        name,
+        opening.start,
+        options,
+        created_ms=now_ms,
+        properties=opening.subscription_properties,
+    )
 
 
 def _traffic(output: Output) -> Traffic:

@@ -157,7 +157,8 @@ ROUTES: Final[Mapping[tuple[str, str], Need]] = {
     **_routes(Need.ADMIN, "GET PUT DELETE", _NAMESPACE),
     **_routes(Need.LIST, "GET", _NAMESPACE, "/topics", "/bundles"),
     **_routes(Need.ADMIN, "PUT", _NAMESPACE, "/unload"),
-    **_routes(Need.ADMIN, "GET", _NAMESPACE, "/permissions", "/replication"),
+    **_routes(Need.ADMIN, "GET", _NAMESPACE, "/permissions"),
+    **_routes(Need.ADMIN, "GET POST", _NAMESPACE, "/replication"),
     **_routes(Need.ADMIN, "POST DELETE", _NAMESPACE, "/permissions/{role}"),
     **_policies(
         (
@@ -188,7 +189,7 @@ ROUTES: Final[Mapping[tuple[str, str], Need]] = {
     **_routes(Need.CONSUME, "GET PUT", _SUBSCRIPTION, "/properties"),
     **_routes(Need.CONSUME, "POST", _SUBSCRIPTION, "/skip_all", "/skip/{count}", "/resetcursor"),
     **_routes(Need.CONSUME, "POST", _SUBSCRIPTION, "/resetcursor/{timestamp}"),
-    **_routes(Need.CONSUME, "POST", _SUBSCRIPTION, "/expireMessages/{seconds}"),
+    **_routes(Need.CONSUME, "POST", _SUBSCRIPTION, "/expireMessages", "/expireMessages/{seconds}"),
     **_routes(Need.CONSUME, "POST", _TOPIC, "/all_subscription/expireMessages/{seconds}"),
     **_routes(Need.CONSUME, "GET", _SUBSCRIPTION, "/position/{position}"),
     **_routes(Need.LOOKUP, "GET", _SCHEMAS, "/schema", "/schema/{version}", "/schemas"),

@@ -8,6 +8,8 @@ PersistentMessageExpiryMonitor and PersistentSubscription.expireMessages:
   up to the first entry that has not.
 * A closed ledger has expired as a whole when more than the limit has passed since it was closed:
   publish times come from producers' clocks, and may be in the future.
+* An expiry up to a message passes its whole entry. It is refused after the last entry, and has no
+  effect before the cursor.
 * An explicit expiry of a subscription is refused if it would have no effect: without a backlog, or
   if a consumer is connected, has nearly caught up and its oldest message has not expired (Pulsar
   answers 409).
@@ -22,6 +24,7 @@ from ledgerfold.broker.log.ledger_record import last_entry, nth_before
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.subscriptions.cursor import Range
 from ledgerfold.broker.subscriptions.lifecycle import SubscriptionTopic
+from ledgerfold.broker.subscriptions.reading import mark_delete_before
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import InvalidRequest, NothingExpired
@@ -47,6 +50,32 @@ async def expire_messages(
     if not expired and subscription.consumers and backlog < NEARLY_CAUGHT_UP_ENTRIES:
         raise refused
     return expired
+
+
+async def expire_through(
+    topic: SubscriptionTopic, subscription: Subscription, through: Position
+) -> int:
+    """Passes the entries up to `through`, durably; returns how many left the backlog.
+
+    Raises NothingExpired if the last entry is before it, StorageError.
+    """
+    expired = await subscription.pass_over_durably(
+        lambda: last_through(topic.log, through, topic.name, subscription.name)
+    )
+    subscription.expired_ms = topic.clock.now_ms()
+    subscription.entries_expired += expired
+    return expired
+
+
+def last_through(log: TopicLog, position: Position, topic: str, subscription: str) -> Position:
+    """Returns the last entry up to `position`, or EARLIEST.
+
+    Raises NothingExpired if the position is after the last entry.
+    """
+    if position > log.positions.last():
+        raise NothingExpired(topic, subscription, "the message is after the last one")
+    found = mark_delete_before(log, log.positions.existing(position.next))
+    return found if found.entry_id >= 0 else EARLIEST
 
 
 async def expire_all(topic: SubscriptionTopic, limit_ms: int) -> int:

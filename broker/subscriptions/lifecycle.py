@@ -135,7 +135,7 @@ async def create_subscription(
     """Returns the topic's subscription of that name, creating it at `start` if needed.
 
     `by_consumer`: created on behalf of a consumer, not by administration. `properties`: those of a
-    new one; as in Pulsar, also of an existing one that has none.
+    new one; an existing one keeps its own, as in Pulsar.
     A new one is in `topic.subscriptions`, and durable, when this returns. Raises InvalidRequest
     (its name), SubscriptionBusy (a reader uses the name), StorageError, Moved (the topic was
     unloaded).
@@ -147,14 +147,14 @@ async def create_subscription(
     check_properties("a subscription", properties)
     existing = await _created(topic, name)
     if existing is not None:
-        return _with_properties(existing, properties)
+        return existing
     check_name("A subscription", name)
     with _while_loaded(topic):
         mark_delete = await _mark_delete_at(topic.log, start, read_compacted, by_consumer)
     # Another call may have created it during the await.
     existing = await _created(topic, name)
     if existing is not None:
-        return _with_properties(existing, properties)
+        return existing
     if name in topic.reader_names:
         raise SubscriptionBusy(topic.name, name, "a reader or table view uses it.")
     cursor = Cursor(mark_delete, incarnation=topic.new_incarnation())
@@ -169,13 +169,6 @@ async def create_subscription(
             remove_subscription(topic, subscription)
             await subscription.close(keep_cursor=False)
         raise
-    return subscription
-
-
-def _with_properties(subscription: Subscription, properties: dict[str, str]) -> Subscription:
-    if properties and not subscription.recorded.properties:
-        subscription.recorded.properties = properties
-        subscription.cursor_changed()
     return subscription
 
 

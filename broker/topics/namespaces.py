@@ -1,8 +1,9 @@
 """Tenants and namespaces: which exist, and their creation and deletion.
 
-A namespace exists if it was created, has a policy, or has a topic: a client may use any namespace
-without creating it. A tenant exists if it was created, or has a namespace. `public/default` always
-exists. Nothing but the admin roles is inherited from a tenant (broker/security/guard.py).
+A namespace exists if it was created, or has a topic: a client may create a topic in any namespace.
+Its policies and grants are set only if it exists. A tenant exists if it was created, or has a
+namespace. `public/default` always exists. Nothing but the admin roles is inherited from a tenant
+(broker/security/guard.py).
 
 Pulsar creates no topic in an unknown namespace; its admin REST API (broker/http) and the lookups of
 its binary protocol (broker/pulsar) therefore check for the namespace first.

@@ -26,10 +26,11 @@ from ledgerfold.broker.policies.effective import (
     effective_policies,
     updated_policies,
 )
+from ledgerfold.broker.topics.namespaces import Namespaces
 from ledgerfold.broker.topics.partitions import Partitions, RecordChange
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.worker.compactor import Compactor
-from ledgerfold.storage.errors import TopicNotFound
+from ledgerfold.storage.errors import NamespaceNotFound, TopicNotFound
 from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.strategies.catalogue import listed
 from ledgerfold.v1.records_pb2 import (
@@ -43,6 +44,8 @@ from ledgerfold.v1.records_pb2 import (
 class PolicyBroker(BrokerContext, Protocol):
     """The part of the broker that the store uses (broker/topics/broker.py)."""
 
+    @property
+    def namespaces(self) -> Namespaces: ...
     @property
     def partitions(self) -> Partitions: ...
     @property
@@ -84,7 +87,8 @@ class PolicyStore:
         return topic.policies
 
     def of_namespace(self, namespace: str, *, applied: bool) -> Policies:
-        """Returns the policies of a namespace; see of_topic(). Without a record they are empty."""
+        """Returns the policies of a namespace; see of_topic(). Raises NamespaceNotFound."""
+        self._check_exists(namespace)
         levels = self._broker.policy_levels
         own = levels.of_namespace(namespace)
         return effective_policies(Policies(), own, levels.broker) if applied else own
@@ -126,7 +130,7 @@ class PolicyStore:
     ) -> None:
         """Changes the policies of a namespace in one synced write.
 
-        Raises InvalidRequest, CompactorUnavailable; then nothing has changed.
+        Raises NamespaceNotFound, InvalidRequest, CompactorUnavailable; then nothing has changed.
         """
         await self._check(changes)
         await run_to_completion(self._update_namespace(namespace, changes, remove))
@@ -145,6 +149,10 @@ class PolicyStore:
             await check_allowed(self._broker, strategy)
             await self._broker.compactor.check_strategy(strategy)
 
+    def _check_exists(self, namespace: str) -> None:
+        if not self._broker.namespaces.exists(namespace):
+            raise NamespaceNotFound(namespace)
+
     async def _update_namespace(
         self, namespace: str, changes: Policies, remove: Iterable[str]
     ) -> None:
@@ -152,6 +160,8 @@ class PolicyStore:
             metadata = self._broker.metadata
 
             def edit(batch: MetadataBatch) -> None:
+                # In the write: a change of policies must not restore a deleted namespace.
+                self._check_exists(namespace)
                 record = metadata.namespace(namespace) or NamespaceRecord(name=namespace)
                 policies = updated_policies(record.policies, changes, remove)
                 record.policies.CopyFrom(policies)

@@ -25,7 +25,7 @@ class AdminAnswers:
         self._admin = admin
 
     def namespace(self, namespace: str) -> Answer:
-        """Creates nothing: a namespace exists once something is in it."""
+        self._admin.create_namespace(namespace)
         return {}
 
     def profile(self, namespace: str, profile: str) -> Answer:

@@ -9,7 +9,12 @@ import pytest
 from ledgerfold.broker.cli.main import main
 from ledgerfold.broker.client import Client, Consumer, InitialPosition, MessageId
 from ledgerfold.broker.client.administration.admin import Admin
-from ledgerfold.storage.errors import NotAllowed, NothingExpired, SubscriptionNotFound
+from ledgerfold.storage.errors import (
+    InvalidRequest,
+    NotAllowed,
+    NothingExpired,
+    SubscriptionNotFound,
+)
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import WAIT_MS
 
@@ -99,6 +104,28 @@ def test_expire_messages_on_the_command_line(
         admin.expire_messages("t", "nobody", HOUR_MS)
     with pytest.raises(NotAllowed, match="__compaction"):
         admin.expire_messages("t", "__compaction", HOUR_MS)
+
+
+def test_messages_expire_up_to_one(
+    client: Client, admin: Admin, topics: Callable[..., tuple[int, str]]
+) -> None:
+    """On the command line, and in Python."""
+    subscribe(client).close()
+    ids = publish_hourly(client, admin, 4)
+    expire = ("expire-messages", "t", "-s", "s", "-p")
+    assert topics(*expire, str(ids[1])) == (0, "2 entries expired")
+    assert topics(*expire, str(ids[0])) == (0, "0 entries expired")
+    assert admin.expire_messages("t", "s", through=ids[2]) == 1
+    assert values(subscribe(client), 1) == [b"3"]
+    assert [topics(*expire, each)[0] for each in ("latest", "x", "99999:0")] == [2, 2, 5]
+    with pytest.raises(InvalidRequest, match="older than 0 ms"):
+        admin.expire_messages("t", "s")
+    with pytest.raises(InvalidRequest, match="Name a subscription"):
+        admin.expire_messages("t", "s", 1, through=ids[3])
+    with pytest.raises(InvalidRequest, match="Name a subscription"):
+        admin.expire_messages("t", "", through=ids[3])
+    with pytest.raises(NotAllowed, match="__compaction"):
+        admin.expire_messages("t", "__compaction", through=ids[3])
 
 
 def test_a_cursor_is_reset_to_a_time_ago_or_to_a_message(

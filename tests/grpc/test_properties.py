@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed, TopicNotFound
 from tests.support.broker_process import BrokerProcess
@@ -64,6 +66,26 @@ def test_the_command_line_has_pulsar_admins_verbs(tmp_path: Path) -> None:
         assert json.loads(run(*of_subscription)) == {"a": "b=c"}
         run("update-subscription-properties", "t", "-s", "s", "-c")
         assert json.loads(run(*of_subscription)) == {}
+
+
+def test_a_consumer_names_the_properties_of_a_new_subscription(tmp_path: Path) -> None:
+    """Each partition gets them. An existing subscription keeps its own."""
+    with BrokerProcess(tmp_path / "data", arguments=OFF) as broker:
+        with Admin(broker.url) as admin, Client(broker.url) as client:
+            admin.create_partitioned_topic("p", 2)
+            for topic in ("t", "p"):
+                for value in ("risk", "audit"):
+                    named = {"team": value}
+                    client.subscribe(topic, "s", subscription_properties=named).close()
+                assert admin.subscription_properties(topic, "s") == {"team": "risk"}
+            other, wrong = "non-persistent://public/default/n", {"team": 1}
+            client.subscribe(other, "s", subscription_properties=named)
+            with pytest.raises(InvalidRequest, match="string"):
+                client.subscribe("t", "u", subscription_properties=cast(Any, wrong))
+        broker.kill()
+        broker.restart()
+        with Admin(broker.url) as admin:
+            assert admin.subscription_properties("p", "s") == {"team": "risk"}
 
 
 def test_calls_are_refused_with_a_reason(tmp_path: Path) -> None:

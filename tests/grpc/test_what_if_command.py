@@ -122,7 +122,7 @@ def test_a_command_that_is_no_strategy_is_rejected(
     harm = f"command=touch {told}"
     for verb in (
         ("topics", "set-compaction-strategy", topic, "os:system", "--set", harm),
-        ("namespaces", "set-compaction-strategy", "public/own", "os:system", "--set", harm),
+        ("namespaces", "set-compaction-strategy", "public/default", "os:system", "--set", harm),
         ("compact", topic, "--compaction-strategy", "os:system", "--set", harm),
         ("what-if", topic, "--strategy", f"os:system:{harm}"),
     ):

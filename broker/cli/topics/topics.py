@@ -33,12 +33,7 @@ _SINCE = argument(
 _START = argument(
     f"-m --message-id earliest|latest|{ID}", "start after this message", default="latest"
 )
-_AGE = argument(
-    "-t --expire-time",
-    "expire messages published longer ago: 100 (seconds), 10m, 3d",
-    **TIME,
-    required=True,
-)
+_EXPIRE_TIME = "-t --expire-time", "expire messages published longer ago: 100 (seconds), 10m, 3d"
 COMMANDS = Verbs()
 VERBS = COMMANDS.command(
     "topics",
@@ -216,14 +211,29 @@ def _partitioned_stats(options: argparse.Namespace) -> None:
 @VERBS.verb(
     "expire-messages-all-subscriptions",
     "expire messages older than a time, on every subscription",
-    *(TOPIC, defaults(subscription=""), _AGE, ANSWER),
+    *(TOPIC, defaults(subscription="", position=None)),
+    *(argument(*_EXPIRE_TIME, **TIME, required=True), ANSWER),
 )
 @VERBS.verb(
-    "expire-messages", "expire messages older than a time", TOPIC, _SUBSCRIPTION, _AGE, ANSWER
+    "expire-messages",
+    "expire messages older than a time, or up to a message",
+    *(TOPIC, _SUBSCRIPTION, ANSWER),
+    one_of(
+        argument(*_EXPIRE_TIME, **TIME),
+        argument(f"-p --position {ID}", "expire messages up to this one, with its batch"),
+        required=True,
+    ),
 )
 def _expire(options: argparse.Namespace) -> None:
-    admin = admin_of(options)
-    expired = admin.expire_messages(options.topic, options.subscription, options.expire_time)
+    topic, through = options.topic, None
+    if options.position is not None:
+        through = parse_message_id(options.position)
+        if through is None or options.position in ("earliest", "latest"):
+            raise InvalidRequest(f"{options.position!r} is not a message id: expected {FORM}.")
+        topic = topic_of(topic, through)
+    expired = admin_of(options).expire_messages(
+        topic, options.subscription, options.expire_time, through=through
+    )
     text = f"{counted(expired, 'entry', 'entries')} expired"
     print_object(options, {"entries_expired": expired}, text)
 

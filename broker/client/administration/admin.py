@@ -241,15 +241,26 @@ class Admin(
         """Returns the names of the topic's subscriptions. Raises TopicNotFound."""
         return list(self._call(admin_pb2.ListSubscriptionsRequest(topic=topic)).subscriptions)
 
-    def expire_messages(self, topic: str, subscription: str, older_than_ms: int) -> int:
-        """Acknowledges the messages of a backlog that were published more than `older_than_ms` ago.
+    def expire_messages(
+        self,
+        topic: str,
+        subscription: str,
+        older_than_ms: int | None = None,
+        *,
+        through: MessageId | None = None,
+    ) -> int:
+        """Acknowledges the messages of a backlog that were published more than `older_than_ms` ago,
+        or those up to the message `through`, with its whole batch.
 
         `subscription` "": of all subscriptions. Returns the number of expired entries. Raises
-        SubscriptionBusy if the named subscription has no backlog, or has nearly caught up and
-        nothing expired.
+        NothingExpired if the named subscription has no backlog, or has nearly caught up and
+        nothing expired, or if `through` is after the last message.
         """
         request = admin_pb2.ExpireMessagesRequest(
-            topic=topic, subscription=subscription, older_than_ms=older_than_ms
+            topic=topic,
+            subscription=subscription,
+            older_than_ms=older_than_ms,
+            through=None if through is None else through.to_record(),
         )
         return int(self._call(request).entries)
 

@@ -2,6 +2,7 @@
 
 >>> from ledgerfold.broker.client.administration.admin import Admin
 >>> with Admin("127.0.0.1:7650") as admin:
+...     admin.create_namespace("public/lab")
 ...     admin.set_compaction_strategy("keep-n", {"n": 3}, namespace="public/lab")
 ...     print(admin.compaction_strategy(namespace="public/lab").name)
 keep-n

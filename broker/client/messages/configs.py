@@ -145,12 +145,15 @@ class ConsumerConfig:
     pattern_auto_discovery_period: int = 60
     regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly
     schema: Decoder | None = None
+    # As of Pulsar's Java client.
+    subscription_properties: dict[str, str] | None = None
 
     def __post_init__(self) -> None:
         _check_schema(self.schema, "decode")
         check_topics_argument(self.topic)
         check_fields(self)
         check_properties(self.properties)
+        check_properties(self.subscription_properties)
         if not self.subscription_name:
             raise InvalidRequest("subscription_name must be a non-empty string.")
         check_least(
@@ -195,6 +198,7 @@ class ConsumerConfig:
             key_shared=None if policy is None else policy.on_wire,
             reads_pulsar_entries=True,
             schema=declared(self.schema),
+            subscription_properties=self.subscription_properties,
         )
 
 

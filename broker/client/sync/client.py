@@ -104,8 +104,9 @@ class Client(Closing):
         `unacked_messages_timeout_ms`: redeliver messages that were not acknowledged for this time,
         10 s or more; None or 0 = never. `is_read_compacted`: Exclusive and Failover only. `schema`:
         decodes `Message.value`; without one, it is bytes. `initial_position`: the start of a new
-        subscription. `start_message_id_inclusive`: whether a seek to a message id delivers that
-        message. Raises SubscriptionBusy, NotAllowed, InvalidRequest, Unavailable.
+        subscription; `subscription_properties`: its properties (as in Pulsar's Java client).
+        `start_message_id_inclusive`: whether a seek to a message id delivers that message. Raises
+        SubscriptionBusy, NotAllowed, InvalidRequest, Unavailable.
         """
         make = partial(Consumer, self._io, config.message_listener)
         return self._io.call(self._core.open_consumer(config, make))

@@ -772,14 +772,16 @@ class ListSubscriptionsResponse(_message.Message):
     def __init__(self, subscriptions: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ExpireMessagesRequest(_message.Message):
-    __slots__ = ("topic", "subscription", "older_than_ms")
+    __slots__ = ("topic", "subscription", "older_than_ms", "through")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     OLDER_THAN_MS_FIELD_NUMBER: _ClassVar[int]
+    THROUGH_FIELD_NUMBER: _ClassVar[int]
     topic: str
     subscription: str
     older_than_ms: int
-    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., older_than_ms: _Optional[int] = ...) -> None: ...
+    through: _records_pb2.MessageId
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., older_than_ms: _Optional[int] = ..., through: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ...) -> None: ...
 
 class ExpireMessagesResponse(_message.Message):
     __slots__ = ("entries",)

@@ -157,8 +157,15 @@ class SubscribeRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[SubscribeOpen, _Mapping]] = ..., permits: _Optional[int] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., redeliver: _Optional[_Union[Redeliver, _Mapping]] = ...) -> None: ...
 
 class SubscribeOpen(_message.Message):
-    __slots__ = ("topic", "subscription", "type", "durable", "start", "read_compacted", "consumer_name", "priority", "properties", "key_shared", "reads_pulsar_entries", "schema", "permits")
+    __slots__ = ("topic", "subscription", "type", "durable", "start", "read_compacted", "consumer_name", "priority", "properties", "key_shared", "reads_pulsar_entries", "schema", "permits", "subscription_properties")
     class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class SubscriptionPropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -178,6 +185,7 @@ class SubscribeOpen(_message.Message):
     READS_PULSAR_ENTRIES_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     PERMITS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     topic: str
     subscription: str
     type: SubscriptionType
@@ -191,7 +199,8 @@ class SubscribeOpen(_message.Message):
     reads_pulsar_entries: bool
     schema: _records_pb2.SchemaDefinition
     permits: int
-    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., durable: _Optional[bool] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., consumer_name: _Optional[str] = ..., priority: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., key_shared: _Optional[_Union[KeyShared, _Mapping]] = ..., reads_pulsar_entries: _Optional[bool] = ..., schema: _Optional[_Union[_records_pb2.SchemaDefinition, _Mapping]] = ..., permits: _Optional[int] = ...) -> None: ...
+    subscription_properties: _containers.ScalarMap[str, str]
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., durable: _Optional[bool] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., consumer_name: _Optional[str] = ..., priority: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., key_shared: _Optional[_Union[KeyShared, _Mapping]] = ..., reads_pulsar_entries: _Optional[bool] = ..., schema: _Optional[_Union[_records_pb2.SchemaDefinition, _Mapping]] = ..., permits: _Optional[int] = ..., subscription_properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class KeyShared(_message.Message):
     __slots__ = ("sticky", "hash_ranges", "allow_out_of_order")

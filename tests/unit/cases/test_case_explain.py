@@ -25,6 +25,12 @@ from tests.differential.explain import KNOWN, explanation
             "Failover",
         ),
         ("compact | reader r0 RC from=E5 | compact | has-more r0", "false", "true", "has-more"),
+        (
+            "~=3 | compact | reader r0 RC from=E0 | compact | read r0",
+            "nothing",
+            "cannot",
+            "has-more",
+        ),
         ("a=1 | reader r0 | unload | trim | read r0", "E0 a=1", "nothing", "queue"),
         ("a=1 | reader r0 RC | unload | trim | read r0 max=1", "E0 a=1", "E0.1 b=1", "queue"),
         (
@@ -103,6 +109,8 @@ def test_known_differences_are_documented(steps: str, ours: str, theirs: str, wo
         ("a=1 | reader r0 | unload | has-more r0", "true", "false"),
         ("[a=1 b=1] c=1 | RC-read from=E0.0 inclusive", "E0.0 a=1  E1 c=1", "nothing"),
         ("a=1 | reader r0 RC | compact | read r0", "nothing", "cannot"),
+        ("compact | reader r0 from=E0 | compact | read r0", "nothing", "cannot"),
+        ("compact | reader r0 from=E0 | compact | has-more r0", "false", "true"),
         ("reader r0 from=latest inclusive | reader r1 | read r1", "E0 a=1", "nothing"),
         ("reader r0 from=latest inclusive | a=1 | read r0", "nothing", "E0 a=1"),
     ],

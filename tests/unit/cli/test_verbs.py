@@ -240,8 +240,7 @@ def test_subscriptions(cli: Ledgerfold, topic: str) -> None:
 def test_policies_are_set_and_removed(cli: Ledgerfold, topic: str, scope: str) -> None:
     """Set, got, removed; nothing set is null."""
     name = f"public/{topic}" if scope == "namespaces" else topic
-    if scope != "namespaces":
-        cli("topics", "create", topic)
+    assert cli("namespaces" if scope == "namespaces" else "topics", "create", name).code == 0
     assert cli(scope, "get-compaction-threshold", name).out == "null\n"
     assert cli(scope, "set-compaction-threshold", name, "-t", "100M").code == 0
     assert cli(scope, "get-compaction-threshold", name).out == "104857600\n"
@@ -321,6 +320,10 @@ def test_a_port_in_use(cli: Ledgerfold, url: str, tmp_path: Path) -> None:
 def test_both_policy_verbs_set_quotas_and_delays(cli: Ledgerfold, topic: str, scope: str) -> None:
     assert cli("topics", "create", topic).code == 0
     name = topic if scope == "topics" else "public/quotas"
+    if scope == "namespaces":
+        refused = cli(scope, "set-deduplication", name, "--disable")
+        assert (refused.code, "'public/quotas' does not exist" in refused.err) == (3, True)
+        assert cli(scope, "create", name).code == 0
     quota = ("-l", "10M", "-p", "producer_exception")
     assert cli(scope, "set-backlog-quota", name, *quota).code == 0
     age = ("-t", "message_age", "-lt", "1h", "-p", "consumer_backlog_eviction")

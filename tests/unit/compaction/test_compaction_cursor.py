@@ -291,6 +291,24 @@ def test_expiry_of_the_compaction_cursor_keeps_the_compacted_ledger(lab: BrokerL
         call(lab, "ExpireMessages", older_than_ms=0)
 
 
+def test_expiry_of_the_compaction_cursor_up_to_a_message(lab: BrokerLab) -> None:
+    send(lab, "a=1 b=1 a=2")
+    lab.compact()
+    sent = send(lab, "c=1 d=1")
+
+    def expire(ledger_id: int, entry_id: int) -> int:
+        through = MessageId(ledger_id=ledger_id, entry_id=entry_id, partition=-1)
+        return int(call(lab, "ExpireMessages", through=through).entries)
+
+    assert expire(*sent[0]) == 1
+    assert expire(*EARLIEST) == 0
+    with pytest.raises(NothingExpired):
+        expire(*sent[1].next)
+    assert cursor(lab)["markDeletePosition"] == str(sent[0])
+    unload(lab)
+    assert view(lab) == "b=1 a=2 d=1"
+
+
 def test_expiry_of_all_subscriptions_skips_the_compaction_cursor(lab: BrokerLab) -> None:
     sent = send(lab, "a=1")
     lab.compact()

@@ -35,6 +35,7 @@ def lab() -> Iterator[BrokerLab]:
     lab = BrokerLab()
     lab.publish([([Message(b"a", b"1")], False)])
     lab.run(lab.broker.create_partitioned_topic(DIVIDED, 2))
+    lab.run(lab.broker.namespaces.create("acme/shop"))
     yield lab
     lab.stop()
 
@@ -49,7 +50,7 @@ def ask(lab: BrokerLab, call: str, request: Any) -> Any:
         admin_pb2.PolicyScope(topic=TOPIC),
         admin_pb2.PolicyScope(topic=DIVIDED),
         admin_pb2.PolicyScope(namespace="public/default"),
-        admin_pb2.PolicyScope(namespace="nobodys/yet"),
+        admin_pb2.PolicyScope(namespace="acme/shop"),
     ],
 )
 def test_a_disallowed_strategy_is_refused_as_a_policy(

@@ -119,6 +119,7 @@ def test_deduplication_is_a_policy(lab: HttpLab) -> None:
         lab.done("DELETE", path)
     assert [lab.get(path) for path in paths] == [None, None]
     assert [lab.get(path) for path in in_force] == [True, True]
+    assert lab.ask("POST", f"{N}/replication", ["standalone"]).status == 200
     assert lab.get(f"{N}/replication") == ["standalone"]
     assert lab.get(f"{N}/bundles")["numBundles"] == 1
 
@@ -217,6 +218,11 @@ def test_delayed_delivery_of_topics_and_namespaces(lab: HttpLab) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "reason"),
     [
+        ("POST", f"{N}/replication", ["standalone", "other"], 403, "Invalid cluster id: other"),
+        ("POST", f"{N}/replication", [], 412, "ClusterIds should not be null or empty"),
+        ("POST", f"{N}/replication", None, 412, "ClusterIds should not be null or empty"),
+        ("POST", f"{N}/replication", "standalone", 400, "must be a list"),
+        ("POST", "/namespaces/public/nope/replication", ["standalone"], 404, "does not exist"),
         ("POST", f"{N}/backlogQuota", [], 400, "must be an object"),
         ("POST", f"{N}/backlogQuota", {"limitSize": 1}, 400, "consumer_backlog_eviction"),
         ("POST", f"{N}/backlogQuota?backlogQuotaType=x", {}, 400, "or message_age"),

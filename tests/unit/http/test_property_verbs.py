@@ -29,6 +29,28 @@ def test_an_update_of_a_topics_properties_is_merged_into_them(lab: HttpLab) -> N
     assert properties(lab, T) == {"a": "1", "number": "5", "flag": "true"}
 
 
+def test_numbers_stay_as_they_are_written(lab: HttpLab) -> None:
+    lab.done("PUT", T)
+    lab.done("PUT", S, EARLIEST)
+    numbers = "1E2", "100.0", "1e999", "1.2345678901234567890", "12345678901234567890"
+    written = dict(zip("abcde", numbers, strict=True))
+    body = ", ".join(f'"{name}": {number}' for name, number in written.items())
+    for of in (T, S):
+        assert lab.ask("PUT", f"{of}/properties", raw=b"{%b}" % body.encode()).status == 204
+        assert properties(lab, of) == written
+        for constant in (b"NaN", b"Infinity", b"-Infinity"):
+            refused = lab.ask("PUT", f"{of}/properties", raw=b'{"a": %b}' % constant)
+            assert refused.status == 400
+            assert "is not a number of JSON" in refused.reason
+        assert properties(lab, of) == written
+
+
+def test_the_first_parameter_of_a_name_counts(lab: HttpLab) -> None:
+    lab.done("PUT", T, {"a": "1", "b": "2"})
+    lab.done("DELETE", f"{T}/properties?key=a&key=b")
+    assert properties(lab, T) == {"b": "2"}
+
+
 def test_a_topic_without_properties_has_an_empty_object(lab: HttpLab) -> None:
     lab.done("PUT", T)
     assert properties(lab, T) == {}

@@ -97,6 +97,33 @@ def test_messages_expire(lab: HttpLab) -> None:
     assert lab.status("POST", expire_all) == 409
 
 
+def test_messages_expire_up_to_one(lab: HttpLab) -> None:
+    """The whole entry, as in Pulsar: neither `isExcluded` nor a batch index has an effect."""
+    lab.done("PUT", S, EARLIEST)
+    ids = publish(lab, 5)
+    expire = f"{S}/expireMessages"
+    lab.done("POST", expire, EARLIEST)
+    assert backlog(lab) == 5
+    lab.done("POST", expire, ids[0] | {"batchIndex": 0})
+    assert backlog(lab) == 4
+    lab.done("POST", expire, ids[2] | {"isExcluded": True})
+    lab.done("POST", expire, ids[1])
+    assert backlog(lab) == 2
+    assert lab.get(f"{T}/stats")["subscriptions"]["s"]["totalMsgExpired"] == 3
+    beyond = ids[4] | {"entryId": ids[4]["entryId"] + 1}
+    assert lab.status("POST", expire, beyond) == 409
+    lab.done("POST", expire, ids[4])
+    assert backlog(lab) == 0
+
+
+def test_messages_of_a_partition_expire_up_to_one(lab: HttpLab) -> None:
+    lab.done("PUT", f"{P}/partitions", 2)
+    lab.done("PUT", f"{P}/subscription/s", EARLIEST)
+    expire = f"{P}-partition-1/subscription/s/expireMessages"
+    lab.done("POST", expire, EARLIEST | {"partitionIndex": 1})
+    assert lab.status("POST", expire, EARLIEST) == 412
+
+
 def test_a_connected_consumer_prevents_the_deletion(lab: HttpLab) -> None:
     lab.done("PUT", S)
     topic = lab.run(lab.broker.topic(TOPIC))
@@ -128,7 +155,10 @@ def test_a_connected_consumer_prevents_the_deletion(lab: HttpLab) -> None:
         ("POST", f"{S}/resetcursor", None, 400, "Name a message id"),
         ("POST", f"{S}/resetcursor/x", None, 400, "timestamp must be a whole number"),
         ("POST", f"{S}/expireMessages/0", None, 400, "1 second or more"),
-        ("POST", f"{S}/expireMessages", EARLIEST, 501, "is not emulated"),
+        ("POST", f"{S}/expireMessages", None, 400, "Name a message id"),
+        ("POST", f"{S}/expireMessages", {"ledgerId": 2**40, "entryId": 0}, 409, "after the last"),
+        ("POST", f"{S}/expireMessages", EARLIEST | {"partitionIndex": 3}, 412, "names partition 3"),
+        ("POST", f"{P}/subscription/s/expireMessages", EARLIEST, 405, "for partitioned-topic"),
         ("POST", f"{P}/subscription/s/skip/1", None, 405, "no order across partitions"),
         ("POST", f"{P}/subscription/s/resetcursor", EARLIEST, 405, "not allowed for partitioned"),
         ("POST", f"{P}/subscription/s/resetcursor/0", None, 204, ""),

@@ -100,7 +100,7 @@ class AdminLab(Lab):
     started_ms = 17
     outgoing = Outgoing(streams_max=7)
     unloaded: str = ""
-    namespaces = None
+    namespaces = SimpleNamespace(exists=lambda name: True, permissions=None)
 
     @property
     def compaction(self) -> Any:

@@ -16,13 +16,14 @@ from ledgerfold.broker.subscriptions.cursor_operations import (
     closed_before,
     expire_all,
     expire_messages,
+    expire_through,
     nth_after,
     skip_messages,
 )
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription, seek_subscription
 from ledgerfold.broker.subscriptions.subscription import Subscription
-from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.entry import EARLIEST, LATEST, Position
 from ledgerfold.storage.errors import DiskFailure, InvalidRequest, NothingExpired
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import (
@@ -80,6 +81,29 @@ def test_only_expired_messages_are_skipped(lab: BrokerLab) -> None:
     stats = describe(subscription)
     assert stats["totalMsgExpired"] == 6
     assert lab.clock.now_ms() - stats["lastExpireTimestamp"] < 1_000
+
+
+def test_messages_expire_up_to_a_message(lab: BrokerLab) -> None:
+    """Across ledgers, durably, and never backwards."""
+    subscription = subscribe(lab)
+    first = publish(lab, 3)
+    lab.run(lab.topic.log.tail.roll())
+    second = publish(lab, 2)
+
+    def expire(through: Position) -> int:
+        return lab.run(expire_through(lab.topic, subscription, through))
+
+    # After the end of its ledger.
+    assert expire(Position(first[0].ledger_id, 99)) == 3
+    assert subscription.mark_delete == first[-1]
+    assert expire(first[0]) == expire(EARLIEST) == expire(Position(second[0].ledger_id, -1)) == 0
+    assert expire(second[0]) == 1
+    (stored,) = lab.metadata.cursors(TOPIC)
+    assert (stored.mark_delete.ledger_id, stored.mark_delete.entry_id) == second[0]
+    for beyond in (second[-1].next, LATEST):
+        with pytest.raises(NothingExpired, match="after the last one"):
+            expire(beyond)
+    assert (subscription.mark_delete, backlog(subscription)) == (second[0], 1)
 
 
 def test_expiry_is_durable(lab: BrokerLab) -> None:

@@ -8,7 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from ledgerfold.broker.topics.namespaces import ADMIN_ROLES_MAX
-from ledgerfold.storage.errors import InvalidRequest, LimitExceeded, NotAllowed, TopicExists
+from ledgerfold.storage.errors import (
+    InvalidRequest,
+    LimitExceeded,
+    NamespaceNotFound,
+    NotAllowed,
+    TopicExists,
+)
 from ledgerfold.v1.records_pb2 import Policies
 from tests.model.broker_lab import TOPIC, BrokerLab
 
@@ -40,11 +46,43 @@ def test_created_tenants_and_namespaces_survive_a_crash(lab: BrokerLab) -> None:
 
 def test_a_deleted_namespace_loses_its_policies(lab: BrokerLab) -> None:
     namespaces, policies = lab.broker.namespaces, lab.broker.policies
+    assert lab.run(namespaces.create("acme/ns"))
     lab.run(policies.update_namespace("acme/ns", Policies(message_ttl_ms=5), ()))
-    assert namespaces.exists("acme/ns")
-    assert not lab.run(namespaces.create("acme/ns"))
     assert lab.run(namespaces.delete("acme/ns"))
+    assert not namespaces.exists("acme/ns")
+    assert lab.run(namespaces.create("acme/ns"))
     assert not policies.of_namespace("acme/ns", applied=False).HasField("message_ttl_ms")
+
+
+def test_policies_of_a_namespace_that_does_not_exist(lab: BrokerLab) -> None:
+    """Refused, as over REST: they would create it. One with a topic exists."""
+    namespaces, policies = lab.broker.namespaces, lab.broker.policies
+    values = Policies(message_ttl_ms=5)
+    for applied in (False, True):
+        with pytest.raises(NamespaceNotFound):
+            policies.of_namespace("acme/ns", applied=applied)
+    with pytest.raises(NamespaceNotFound):
+        lab.run(policies.update_namespace("acme/ns", values, ()))
+    assert namespaces.names() == ["public/default"]
+    lab.run(lab.broker.create_partitioned_topic("persistent://acme/ns/p", 1))
+    lab.run(policies.update_namespace("acme/ns", values, ()))
+    assert policies.of_namespace("acme/ns", applied=False) == values
+
+
+def test_policies_do_not_restore_a_namespace_that_is_being_deleted(lab: BrokerLab) -> None:
+    namespaces, policies = lab.broker.namespaces, lab.broker.policies
+    assert lab.run(namespaces.create("acme/ns"))
+
+    async def both() -> None:
+        deletion = asyncio.create_task(namespaces.delete("acme/ns"))
+        update = asyncio.create_task(
+            policies.update_namespace("acme/ns", Policies(message_ttl_ms=5), ())
+        )
+        assert await deletion
+        with pytest.raises(NamespaceNotFound):
+            await update
+
+    lab.run(both())
     assert not namespaces.exists("acme/ns")
 
 

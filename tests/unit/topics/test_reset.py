@@ -37,6 +37,7 @@ def fill(lab: BrokerLab) -> None:
     lab.run(broker.create_topic(KAFKA, {"cleanup.policy": "compact"}))
     lab.run(broker.create_partitioned_topic(PARTITIONED, 2))
     lab.run(broker.namespaces.put_tenant("acme", ["root"]))
+    lab.run(broker.namespaces.create("acme/ns"))
     lab.run(broker.policies.update_namespace("acme/ns", Policies(message_ttl_ms=5), ()))
     lab.run(broker.schemas.put(TOPIC, SchemaDefinition(type="SCHEMA_TYPE_STRING")))
 

@@ -341,7 +341,7 @@ def test_versions_are_parsed_once(lab: BrokerLab, monkeypatch: pytest.MonkeyPatc
 def test_schemas_added_during_a_namespace_deletion(lab: BrokerLab) -> None:
     """A schema is deleted, too; a topic keeps the namespace with its policies."""
     namespaces, metadata, held = lab.broker.namespaces, lab.broker.metadata, HeldExecutor()
-    lab.run(lab.broker.policies.update_namespace("acme/ns", Policies(message_ttl_ms=5), ()))
+    lab.run(lab.broker.namespaces.create("acme/ns"))
     topic = "persistent://acme/ns/t"
     lab.broker.executor = held
 

@@ -57,6 +57,7 @@ def fill(lab: BrokerLab) -> None:
     lab.publish([entry(b"tail")])
     lab.consume(2, read_compacted=True)
     lab.run(lab.broker.create_topic(KAFKA, {"cleanup.policy": "compact"}))
+    lab.run(lab.broker.namespaces.create("acme/ns"))
     lab.run(lab.broker.policies.update_namespace("acme/ns", Policies(message_ttl_ms=5), ()))
 
 
@@ -76,7 +77,7 @@ def state(lab: BrokerLab) -> object:
     Incarnations of cursors are for the client library; each restore gives new ones.
     """
     names = lab.broker.names.listed()
-    ttl_ms = lab.broker.policies.of_namespace("acme/ns", applied=False).message_ttl_ms
+    ttl_ms = lab.broker.policy_levels.of_namespace("acme/ns").message_ttl_ms
     views: tuple[str, ...] = ()
     if TOPIC in names:
         views = tuple(str(lab.read(EARLIEST, read_compacted=each)) for each in (True, False))
