@@ -700,3 +700,9 @@ class Overloaded(ServiceError):
 
 class TooManyRequests(Overloaded):
     """More requests of one client than the broker permits it in a second."""
+
+
+# `ledgerfold.errors` imports these.
+globals()["__all__"] = [
+    name for name, each in globals().items() if getattr(each, "__module__", "") == _PUBLIC
+]
