@@ -1,72 +1,9 @@
 """Every error of this project, in one tree.
 
-    LedgerfoldError
-    ├── RequestError                 the caller's: change the request
-    │   ├── InvalidRequest           malformed name, frame, policy, position
-    │   │   ├── UnknownStrategy      the worker does not have the strategy
-    │   │   ├── InvalidStrategy      a user-defined strategy cannot be loaded, or does not answer
-    │   │   │   └── StrategyNotAllowed   the operator has not allowed its code
-    │   │   ├── InvalidUrl           not the address of a broker
-    │   │   ├── MessageTooLarge      a message, or its batch, exceeds the broker's limit
-    │   │   ├── LimitExceeded        a number exceeds a limit of the formats
-    │   │   ├── InvalidSchema        not a definition of its type, or too complex
-    │   │   └── WrongChecksum        a message was damaged between its client and the broker
-    │   ├── TopicNotFound
-    │   │   └── TopicIsPartitioned   its partitions hold the data: name one of them
-    │   ├── TopicExists
-    │   ├── TenantNotFound
-    │   ├── TenantExists
-    │   ├── NamespaceNotFound
-    │   ├── NamespaceExists
-    │   ├── SnapshotNotFound
-    │   ├── SnapshotExists
-    │   ├── FaultNotFound
-    │   ├── MessageNotFound          the topic does not hold it, or no longer
-    │   ├── TopicBusy                producers or consumers are connected
-    │   ├── TopicTerminated          the topic accepts no more messages
-    │   ├── SubscriptionNotFound
-    │   ├── SubscriptionExists
-    │   ├── SubscriptionBusy         exclusive, of another type, or being moved
-    │   ├── InvalidHashRanges        of a Key_Shared consumer; or another one has them
-    │   ├── NothingExpired           no backlog, or a consumer that has nearly caught up
-    │   ├── SchemaNotFound           the topic has no schema, or not that version
-    │   ├── IncompatibleSchema       the topic's schemas exclude it
-    │   ├── NotAllowed               read-compacted on a shared subscription, for example
-    │   ├── ProducerBusy             a producer with that name, or an exclusive one, is connected
-    │   ├── ProducerFenced           another producer has, or had, exclusive access
-    │   ├── BacklogQuotaExceeded     the backlog is too large for further messages
-    │   │   └── ProducerBlocked      wait until it is smaller
-    │   ├── KafkaError               Kafka rejects it, with the protocol's error code and class
-    │   │   └── RecordsRefused       records of a batch are rejected; the first ones are listed
-    │   ├── AuthenticationFailed     no credentials, or invalid or expired ones
-    │   ├── AuthorizationFailed      the role may not do that
-    │   ├── AddressInUse             another process listens there
-    │   └── CompactionRunning        one run per topic at a time
-    ├── StorageError                 the disk's or the data's
-    │   ├── Corruption               damaged data: file, offset, expected value
-    │   ├── IncompatibleFormat       written by a version that this one cannot read
-    │   │   └── UnknownFeatures      the directory uses features that this build does not know
-    │   ├── MetadataLost             entries of a topic exist, but no record names them
-    │   ├── MissingFile              the metadata name a file that does not exist
-    │   ├── CompactedLedgerDamaged   the compacted view cannot be read; it can be repaired
-    │   ├── DiskFailure              a write or sync failed; the file is no longer used
-    │   └── DirectoryLocked          another process owns the data directory
-    ├── CompactionError              a run's
-    │   ├── CompactionFailed         the job or its worker failed; the old view stays in use
-    │   │   ├── SegmentIndexFull     a segment that the cleaner writes; a defect of Kafka's
-    │   │   └── StrategyFailed       the strategy's own code raised, or returned nonsense
-    │   ├── CompactionCancelled
-    │   ├── CompactionFenced         the topic was unloaded or deleted during the run
-    │   ├── EntryTooLarge            the remaining messages of a batch do not fit into an entry
-    │   ├── CompactorUnavailable     no worker: starting, restarting, or Java is missing
-    │   └── CompactionQueueFull
-    └── ServiceError                 between the two ends of a connection
-        ├── Unavailable              not connected, or the broker is stopping; a retry may help
-        ├── Moved                    the topic was unloaded or the subscription moved: connect again
-        ├── Timeout
-        ├── AlreadyClosed
-        └── Overloaded               a bound was reached
-            └── TooManyRequests      of one client, in a second
+* RequestError: the caller's; the request must be changed.
+* StorageError: the disk's, or the data's.
+* CompactionError: a run's.
+* ServiceError: between the two ends of a connection.
 
 Each class has a `reason`, a stable name that is sent in google.rpc.ErrorInfo, and `retryable`. A
 reason that a class does not state is the class's own name. The attributes hold the data; the
@@ -644,6 +581,8 @@ class CompactionCancelled(CompactionError):
 
 
 class CompactionFenced(CompactionError):
+    """A run whose topic was unloaded or deleted."""
+
     retryable = True
 
 
@@ -660,6 +599,8 @@ class EntryTooLarge(CompactionError):
 
 
 class CompactorUnavailable(CompactionError):
+    """No worker: it is starting or restarting, or Java is missing."""
+
     retryable = True
 
 
