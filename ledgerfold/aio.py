@@ -6,34 +6,18 @@ docs/API.md has an example.
 
 from __future__ import annotations
 
-from ledgerfold.broker.client.asyncio_client.client import (
-    Client,
-    Consumer,
-    Producer,
-    Reader,
-    TableView,
-)
-from ledgerfold.broker.client.messages.options import (
-    BatchingType,
-    CompressionType,
-    InitialPosition,
-    PartitionsRoutingMode,
-    ProducerAccessMode,
-    RegexSubscriptionMode,
-)
-from ledgerfold.errors import PulsarException
+from ledgerfold.broker.client.asyncio_client.client import Client as Client
+from ledgerfold.broker.client.asyncio_client.client import Consumer as Consumer
+from ledgerfold.broker.client.asyncio_client.client import Producer as Producer
+from ledgerfold.broker.client.asyncio_client.client import Reader as Reader
+from ledgerfold.broker.client.asyncio_client.client import TableView as TableView
+from ledgerfold.broker.client.messages.options import BatchingType as BatchingType
+from ledgerfold.broker.client.messages.options import CompressionType as CompressionType
+from ledgerfold.broker.client.messages.options import InitialPosition as InitialPosition
+from ledgerfold.broker.client.messages.options import PartitionsRoutingMode as PartitionsRoutingMode
+from ledgerfold.broker.client.messages.options import ProducerAccessMode as ProducerAccessMode
+from ledgerfold.broker.client.messages.options import RegexSubscriptionMode as RegexSubscriptionMode
+from ledgerfold.errors import PulsarException as PulsarException
+from ledgerfold.exports import export
 
-__all__ = [
-    "BatchingType",
-    "Client",
-    "CompressionType",
-    "Consumer",
-    "InitialPosition",
-    "PartitionsRoutingMode",
-    "Producer",
-    "ProducerAccessMode",
-    "PulsarException",
-    "Reader",
-    "RegexSubscriptionMode",
-    "TableView",
-]
+export(globals())

@@ -9,50 +9,26 @@ b'{\\n "item": "tea"\\n}'
 
 from __future__ import annotations
 
-from ledgerfold.broker.client.schemas.fields import (
-    Array,
-    Boolean,
-    Bytes,
-    CustomEnum,
-    Double,
-    Field,
-    Float,
-    Integer,
-    Long,
-    Map,
-    Null,
-    String,
-)
-from ledgerfold.broker.client.schemas.records import Record
-from ledgerfold.broker.client.schemas.schema import (
-    AvroSchema,
-    BytesSchema,
-    JsonSchema,
-    Schema,
-    SchemaInfo,
-    SchemaType,
-    StringSchema,
-)
+from ledgerfold.broker.client.schemas.fields import Array as Array
+from ledgerfold.broker.client.schemas.fields import Boolean as Boolean
+from ledgerfold.broker.client.schemas.fields import Bytes as Bytes
+from ledgerfold.broker.client.schemas.fields import CustomEnum as CustomEnum
+from ledgerfold.broker.client.schemas.fields import Double as Double
+from ledgerfold.broker.client.schemas.fields import Field as Field
+from ledgerfold.broker.client.schemas.fields import Float as Float
+from ledgerfold.broker.client.schemas.fields import Integer as Integer
+from ledgerfold.broker.client.schemas.fields import Long as Long
+from ledgerfold.broker.client.schemas.fields import Map as Map
+from ledgerfold.broker.client.schemas.fields import Null as Null
+from ledgerfold.broker.client.schemas.fields import String as String
+from ledgerfold.broker.client.schemas.records import Record as Record
+from ledgerfold.broker.client.schemas.schema import AvroSchema as AvroSchema
+from ledgerfold.broker.client.schemas.schema import BytesSchema as BytesSchema
+from ledgerfold.broker.client.schemas.schema import JsonSchema as JsonSchema
+from ledgerfold.broker.client.schemas.schema import Schema as Schema
+from ledgerfold.broker.client.schemas.schema import SchemaInfo as SchemaInfo
+from ledgerfold.broker.client.schemas.schema import SchemaType as SchemaType
+from ledgerfold.broker.client.schemas.schema import StringSchema as StringSchema
+from ledgerfold.exports import export
 
-__all__ = [
-    "Array",
-    "AvroSchema",
-    "Boolean",
-    "Bytes",
-    "BytesSchema",
-    "CustomEnum",
-    "Double",
-    "Field",
-    "Float",
-    "Integer",
-    "JsonSchema",
-    "Long",
-    "Map",
-    "Null",
-    "Record",
-    "Schema",
-    "SchemaInfo",
-    "SchemaType",
-    "String",
-    "StringSchema",
-]
+export(globals())

@@ -7,16 +7,13 @@ based on it, docs/API.md its use without the plugin.
 
 from __future__ import annotations
 
-from ledgerfold.testing_broker import Broker, ExistingBroker
-from ledgerfold.testing_faults import AsyncFaults, Faults, InjectedFault
-from ledgerfold.testing_namespace import Clock, Namespace
+from ledgerfold.exports import export
+from ledgerfold.testing_broker import Broker as Broker
+from ledgerfold.testing_broker import ExistingBroker as ExistingBroker
+from ledgerfold.testing_faults import AsyncFaults as AsyncFaults
+from ledgerfold.testing_faults import Faults as Faults
+from ledgerfold.testing_faults import InjectedFault as InjectedFault
+from ledgerfold.testing_namespace import Clock as Clock
+from ledgerfold.testing_namespace import Namespace as Namespace
 
-__all__ = [
-    "AsyncFaults",
-    "Broker",
-    "Clock",
-    "ExistingBroker",
-    "Faults",
-    "InjectedFault",
-    "Namespace",
-]
+export(globals())

@@ -17,9 +17,11 @@ docs/TESTING.md describes the kinds. The broker must allow them: `serve --allow-
 from __future__ import annotations
 
 import asyncio
+import functools
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from ledgerfold.errors import FaultNotFound, ProducerBusy
 from ledgerfold.testing_broker import milliseconds
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from ledgerfold.admin import Admin
     from ledgerfold.testing_broker import ExistingBroker
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 # For the example above.
 __all__ = ["AsyncFaults", "Faults", "InjectedFault", "ProducerBusy", "Scope"]
 
@@ -142,39 +146,28 @@ class Faults:
         return fault
 
 
+def _in_thread(
+    method: Callable[Concatenate[Faults, _P], _R],
+) -> Callable[Concatenate[AsyncFaults, _P], Coroutine[Any, Any, _R]]:
+    """Returns a method of AsyncFaults that calls the one of Faults without blocking the loop."""
+
+    @functools.wraps(method)
+    async def call(self: AsyncFaults, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return await asyncio.to_thread(method, self._faults, *args, **kwargs)
+
+    return call
+
+
 class AsyncFaults:
     """The methods of Faults for asyncio: they do not block the event loop."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
 
-    async def fail(self, operation: str, error: str, **scope: Unpack[Scope]) -> InjectedFault:
-        """Fails as Faults.fail()."""
-        return await asyncio.to_thread(self._faults.fail, operation, error, **scope)
-
-    async def disconnect(self, operation: str, **scope: Unpack[Scope]) -> InjectedFault:
-        """Disconnects as Faults.disconnect()."""
-        return await asyncio.to_thread(self._faults.disconnect, operation, **scope)
-
-    async def delay(self, operation: str, by: timedelta, **scope: Unpack[Scope]) -> InjectedFault:
-        """Delays as Faults.delay()."""
-        return await asyncio.to_thread(self._faults.delay, operation, by, **scope)
-
-    async def lose_receipts(
-        self, *, keep_connection: bool = False, **scope: Unpack[Scope]
-    ) -> InjectedFault:
-        """Loses receipts as Faults.lose_receipts()."""
-        lose = self._faults.lose_receipts
-        return await asyncio.to_thread(lose, keep_connection=keep_connection, **scope)
-
-    async def fail_compactions(self, phase: str, **scope: Unpack[Scope]) -> InjectedFault:
-        """Fails compactions as Faults.fail_compactions()."""
-        return await asyncio.to_thread(self._faults.fail_compactions, phase, **scope)
-
-    async def disk_full(self, *, next: int = 0) -> InjectedFault:
-        """Fails writes as Faults.disk_full()."""
-        return await asyncio.to_thread(self._faults.disk_full, next=next)
-
-    async def clear(self) -> None:
-        """Removes rules as Faults.clear()."""
-        await asyncio.to_thread(self._faults.clear)
+    fail = _in_thread(Faults.fail)
+    disconnect = _in_thread(Faults.disconnect)
+    delay = _in_thread(Faults.delay)
+    lose_receipts = _in_thread(Faults.lose_receipts)
+    fail_compactions = _in_thread(Faults.fail_compactions)
+    disk_full = _in_thread(Faults.disk_full)
+    clear = _in_thread(Faults.clear)

@@ -648,6 +648,8 @@ class CompactionCancelled(CompactionError):
 
 
 class CompactionFenced(CompactionError):
+    """A run whose topic was unloaded or deleted."""
+
     retryable = True
 
 
@@ -664,6 +666,8 @@ class EntryTooLarge(CompactionError):
 
 
 class CompactorUnavailable(CompactionError):
+    """No worker: it is starting or restarting, or Java is missing."""
+
     retryable = True
 
 
@@ -704,3 +708,9 @@ class Overloaded(ServiceError):
 
 class TooManyRequests(Overloaded):
     """More requests of one client than the broker permits it in a second."""
+
+
+# `ledgerfold.errors` imports these.
+globals()["__all__"] = [
+    name for name, each in globals().items() if getattr(each, "__module__", "") == _PUBLIC
+]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.kafka.config import KAFKA_CONFIG, serve_config
 from ledgerfold.broker.cli.pulsar_config import PULSAR_CONFIG, with_pulsar_config
-from ledgerfold.broker.cli.security_options import SECURITY, options_named_as, security_of
 from ledgerfold.broker.cli.topics.serve_options import (
     ALLOW_STRATEGY,
     EMULATION_OPTIONS,
@@ -32,9 +32,12 @@ from ledgerfold.broker.cli.units import (
     parse_size,
     parse_time_ms,
 )
-from ledgerfold.broker.cli.verbs import Argument, Verbs
+from ledgerfold.broker.cli.verbs import Argument, Verbs, argument, flag, group
 from ledgerfold.garbage import garbage_kept
 from ledgerfold.storage.paths import absolute_path
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.common.security_settings import SecuritySettings
 
 DEFAULT_LISTEN = "127.0.0.1:7650"
 # ENTRY_BYTES_MAX of storage/entry.py, which `--help` need not load.
@@ -83,6 +86,41 @@ def _percent(text: str) -> float:
 
 def _start_ms(text: str) -> int:
     return time.time_ns() // 1_000_000 if text == "now" else parse_moment_ms(text)
+
+
+def _roles(text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in text.split(",") if each.strip())
+
+
+SECURITY = group(
+    "TLS and authentication",
+    argument(
+        "--tls-cert FILE", "serve TLS at every address, with this certificate chain (PEM); it is "
+        "read again when it changes", type=absolute_path,
+    ),
+    argument("--tls-key FILE", "the certificate's private key (PEM)", type=absolute_path),
+    argument(
+        "--tls-client-ca FILE", "require a client certificate that one of these authorities has "
+        "signed (PEM); its common name is the client's role", type=absolute_path,
+    ),
+    argument(
+        "--token-secret-key KEY", "authenticate clients by tokens that are signed with this secret "
+        "key: a file, or data:;base64,KEY; `ledgerfold tokens` creates keys and tokens",
+    ),
+    argument("--token-public-key KEY", "as --token-secret-key, with the public key of a pair"),
+    argument("--token-auth-claim NAME", "the claim that holds the role; default sub",
+             default="sub"),
+    argument("--token-audience TEXT", "refuse tokens that are not for this audience"),
+    argument("--token-audience-claim NAME", "the claim that holds the audience; default aud",
+             default="aud"),
+    argument("--superuser-roles ROLES", "the roles that may do everything, separated by commas",
+             type=_roles, default=()),
+    argument("--proxy-roles ROLES", "the roles of proxies, separated by commas; a request needs "
+             "the permissions of both the proxy and its client", type=_roles, default=()),
+    flag("--metrics-for-all", "serve metrics to clients without credentials, too"),
+    flag("--insecure", "listen beyond this machine without authentication: any client that reaches "
+         "the broker may do everything"),
+)  # fmt: skip
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -305,3 +343,16 @@ def _serve(options: argparse.Namespace) -> int:
         store=StoreSettings(durability=options.durability, **store_options),
     )
     return serve(with_pulsar_config(settings, options))
+
+
+def security_of(options: argparse.Namespace) -> SecuritySettings:
+    from ledgerfold.broker.common.security_settings import SecuritySettings
+
+    named = options_named_as(SecuritySettings, options)
+    return SecuritySettings(**named, protects_metrics=not options.metrics_for_all)
+
+
+def options_named_as(settings: type[Any], options: argparse.Namespace) -> dict[str, Any]:
+    """Returns the options that have the name of a field of `settings`, a dataclass."""
+    names = [each.name for each in fields(settings)]
+    return {name: getattr(options, name) for name in names if hasattr(options, name)}

@@ -11,86 +11,53 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ledgerfold.client_names import CLIENT_NAMES
+
 # Set before any of these modules imports grpc, which reads it on import
 # (broker/client/streams/forks.py).
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
-    from ledgerfold.broker.client.messages.message import Message
-    from ledgerfold.broker.client.messages.message_id import MessageId
+    from ledgerfold.broker.client.messages.message import Message as Message
+    from ledgerfold.broker.client.messages.message_id import MessageId as MessageId
+    from ledgerfold.broker.client.messages.options import BatchingType as BatchingType
+    from ledgerfold.broker.client.messages.options import CompressionType as CompressionType
+    from ledgerfold.broker.client.messages.options import ConsumerType as ConsumerType
+    from ledgerfold.broker.client.messages.options import HashingScheme as HashingScheme
+    from ledgerfold.broker.client.messages.options import InitialPosition as InitialPosition
+    from ledgerfold.broker.client.messages.options import KeySharedMode as KeySharedMode
     from ledgerfold.broker.client.messages.options import (
-        BatchingType,
-        CompressionType,
-        ConsumerType,
-        HashingScheme,
-        InitialPosition,
-        KeySharedMode,
-        PartitionsRoutingMode,
-        ProducerAccessMode,
-        RegexSubscriptionMode,
-        Result,
+        PartitionsRoutingMode as PartitionsRoutingMode,
+    )
+    from ledgerfold.broker.client.messages.options import ProducerAccessMode as ProducerAccessMode
+    from ledgerfold.broker.client.messages.options import (
+        RegexSubscriptionMode as RegexSubscriptionMode,
+    )
+    from ledgerfold.broker.client.messages.options import Result as Result
+    from ledgerfold.broker.client.messages.policies import (
+        ConsumerBatchReceivePolicy as ConsumerBatchReceivePolicy,
     )
     from ledgerfold.broker.client.messages.policies import (
-        ConsumerBatchReceivePolicy,
-        ConsumerDeadLetterPolicy,
-        ConsumerKeySharedPolicy,
+        ConsumerDeadLetterPolicy as ConsumerDeadLetterPolicy,
     )
+    from ledgerfold.broker.client.messages.policies import (
+        ConsumerKeySharedPolicy as ConsumerKeySharedPolicy,
+    )
+    from ledgerfold.broker.client.streams.credentials import Authentication as Authentication
+    from ledgerfold.broker.client.streams.credentials import AuthenticationTLS as AuthenticationTLS
     from ledgerfold.broker.client.streams.credentials import (
-        Authentication,
-        AuthenticationTLS,
-        AuthenticationToken,
+        AuthenticationToken as AuthenticationToken,
     )
-    from ledgerfold.broker.client.sync.client import Client
-    from ledgerfold.broker.client.sync.consumer import Consumer
-    from ledgerfold.broker.client.sync.producer import Producer
-    from ledgerfold.broker.client.sync.reader import Reader
-    from ledgerfold.broker.client.sync.table_view import TableView
+    from ledgerfold.broker.client.sync.client import Client as Client
+    from ledgerfold.broker.client.sync.consumer import Consumer as Consumer
+    from ledgerfold.broker.client.sync.producer import Producer as Producer
+    from ledgerfold.broker.client.sync.reader import Reader as Reader
+    from ledgerfold.broker.client.sync.table_view import TableView as TableView
 
-__all__ = [
-    "Authentication",
-    "AuthenticationTLS",
-    "AuthenticationToken",
-    "BatchingType",
-    "Client",
-    "CompressionType",
-    "Consumer",
-    "ConsumerBatchReceivePolicy",
-    "ConsumerDeadLetterPolicy",
-    "ConsumerKeySharedPolicy",
-    "ConsumerType",
-    "HashingScheme",
-    "InitialPosition",
-    "KeySharedMode",
-    "Message",
-    "MessageId",
-    "PartitionsRoutingMode",
-    "Producer",
-    "ProducerAccessMode",
-    "Reader",
-    "RegexSubscriptionMode",
-    "Result",
-    "TableView",
-]
-
-_MODULES = {
-    "Authentication": "streams.credentials",
-    "AuthenticationTLS": "streams.credentials",
-    "AuthenticationToken": "streams.credentials",
-    "Client": "sync.client",
-    "Consumer": "sync.consumer",
-    "ConsumerBatchReceivePolicy": "messages.policies",
-    "ConsumerDeadLetterPolicy": "messages.policies",
-    "ConsumerKeySharedPolicy": "messages.policies",
-    "Message": "messages.message",
-    "MessageId": "messages.message_id",
-    "Producer": "sync.producer",
-    "Reader": "sync.reader",
-    "TableView": "sync.table_view",
-}
+globals()["__all__"] = [*CLIENT_NAMES]
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in CLIENT_NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"{__name__}.{_MODULES.get(name, 'messages.options')}")
-    return getattr(module, name)
+    return getattr(import_module(f"{__name__}.{CLIENT_NAMES[name]}"), name)

@@ -41,21 +41,12 @@ from ledgerfold.v1.admin_pb2 import (
     FAULT_KIND_FAIL_COMPACTION,
     FAULT_KIND_LOSE_RECEIPT,
     FAULT_OPERATION_LOOKUP,
-    FAULT_OPERATION_PUBLISH,
+    FAULT_OPERATION_PUBLISH,  # noqa: F401 - for the example above
     FAULT_OPERATION_READ,
     CompactionPhase,
     Fault,
 )
 
-# For the example above.
-__all__ = [
-    "FAULT_KIND_FAIL",
-    "FAULT_OPERATION_PUBLISH",
-    "Effect",
-    "Fault",
-    "Faults",
-    "Subject",
-]
 RULES_MAX = 100
 
 

@@ -15,29 +15,23 @@ from typing import Any
 from ledgerfold.broker.http.answers import Refusal, Request
 from ledgerfold.broker.http.cluster import CLUSTER, check_valid
 from ledgerfold.broker.http.permissions import parse_actions
-from ledgerfold.broker.http.policies import NAMESPACE_POLICIES, QUOTAS, parse_quota
+from ledgerfold.broker.http.policy_table import POLICIES, QUOTAS, parse_quota
 from ledgerfold.broker.http.routes import Route
-from ledgerfold.broker.http.schema_policies import flag_in, parse_strategy
 from ledgerfold.broker.http.topics import NAMESPACE
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.permissions import checked_grant
 from ledgerfold.v1.records_pb2 import Grant, Policies
 
 _CLUSTERS, _AUTH, _ROLES = "replication_clusters", "auth_policies", "namespace_auth"
-_QUOTA_MAP, _STRATEGY = "backlog_quota_map", "schema_compatibility_strategy"
-# Flags, by Pulsar's name and by the name here.
-_FLAGS = {
-    "deduplicationEnabled": "deduplication",
-    "schema_validation_enforced": "schema_validation_enforced",
-    "is_allow_auto_update_schema": "allow_auto_update_schema",
+_QUOTA_MAP = "backlog_quota_map"
+_KNOWN = {_CLUSTERS, _AUTH, _QUOTA_MAP, "bundles", *(each.name for each in POLICIES)}
+# Values of clients that set no such policy. As in Pulsar, -1 is one of these only.
+_NONE = {
+    "compaction_threshold": -1,
+    "max_unacked_messages_per_consumer": -1,
+    "max_unacked_messages_per_subscription": -1,
+    "schema_compatibility_strategy": "",
 }
-_KNOWN = {_CLUSTERS, _AUTH, _QUOTA_MAP, _STRATEGY, "bundles", *_FLAGS, *NAMESPACE_POLICIES}
-# As in Pulsar, -1 is a value of these only, with which clients of Pulsar 2 set none.
-_LIMITS = (
-    "compaction_threshold",
-    "max_unacked_messages_per_consumer",
-    "max_unacked_messages_per_subscription",
-)
 # The depth of a policy that is not set; Pulsar's have two levels.
 _DEPTH_MAX = 10
 # Values of other policies that are not set.
@@ -70,17 +64,14 @@ def parsed(body: dict[str, Any]) -> tuple[Policies, list[Grant]]:
     if unknown:
         raise Refusal(501, f"Policies that are not emulated: {', '.join(unknown)[:200]}")
     policies = Policies()
-    for name, policy in NAMESPACE_POLICIES.items():
-        if body.get(name) is not None and not (name in _LIMITS and body[name] == -1):
-            policies.MergeFrom(policy.parse(body[name]))
+    for each in POLICIES:
+        value = body.get(each.name)
+        if value is not None and value != _NONE.get(each.name):
+            policies.MergeFrom(each.parse(value))
     for kind, quota in _object(_QUOTA_MAP, body.get(_QUOTA_MAP)).items():
         if kind not in QUOTAS:
             raise Refusal(400, f"The backlog quotas are {' and '.join(QUOTAS)}.")
         policies.MergeFrom(parse_quota(QUOTAS[kind], quota))
-    for name, field in _FLAGS.items():
-        if body.get(name) is not None:
-            setattr(policies, field, flag_in(body[name]))
-    policies.MergeFrom(parse_strategy(body.get(_STRATEGY) or None))
     return policies, _grants(body)
 
 

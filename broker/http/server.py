@@ -47,7 +47,6 @@ from ledgerfold.broker.http.permissions import permission_routes
 from ledgerfold.broker.http.policies import policy_routes
 from ledgerfold.broker.http.properties import property_routes
 from ledgerfold.broker.http.routes import ADMIN, Route, Routes
-from ledgerfold.broker.http.schema_policies import schema_policy_routes
 from ledgerfold.broker.http.schemas import schema_routes
 from ledgerfold.broker.http.subscriptions import subscription_routes
 from ledgerfold.broker.http.topics import topic_routes
@@ -81,7 +80,6 @@ def all_routes(
         policy_routes,
         new_namespace_routes,
         permission_routes,
-        schema_policy_routes,
         schema_routes,
         message_routes,
     ):

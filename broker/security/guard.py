@@ -18,7 +18,9 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
+
+from google.protobuf.message import Message
 
 from ledgerfold.broker.common.names import TopicName, full_topic, parse_namespace
 from ledgerfold.broker.common.security_settings import SecuritySettings
@@ -83,13 +85,7 @@ class Target(NamedTuple):
         return cls(parse_namespace(name).partition("/")[0], name)
 
 
-class Fields(Protocol):
-    """A request: a protobuf message."""
-
-    def HasField(self, name: str) -> bool: ...  # noqa: N802
-
-
-def target_of(request: Fields) -> Target:
+def target_of(request: Message) -> Target:
     """Returns the topic, namespace or tenant that a protobuf request names. Raises InvalidRequest.
 
     >>> from ledgerfold.v1.admin_pb2 import ListTenantsRequest, UnloadTopicRequest
@@ -106,7 +102,7 @@ def target_of(request: Fields) -> Target:
     return Target(tenant)
 
 
-def names_in(request: Fields) -> tuple[str, str, str]:
+def names_in(request: Message) -> tuple[str, str, str]:
     """Returns the tenant, the namespace and the topic that a request names, each "" if it does
     not."""
     named = getattr(request, "scope", request)

@@ -10,8 +10,9 @@ Bound: BLOCK_ENTRIES headers.
 from __future__ import annotations
 
 import mmap
+import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import google_crc32c
@@ -27,33 +28,25 @@ from ledgerfold.storage.entry import (
     Position,
     read_header,
 )
+from ledgerfold.storage.entry import HEADER as PACKED_HEADER
 from ledgerfold.storage.errors import Corruption
 
 BLOCK_ENTRIES = 4096
-# The fields of version 2 (storage/entry.py).
-_FIELDS = [
-    ("crc", "<u4"),
-    ("version", "u1"),
-    ("codec", "u1"),
-    ("compression", "u1"),
-    ("flags", "u1"),
-    ("ledger_id", "<i8"),
-    ("entry_id", "<i8"),
-    ("publish_time_ms", "<i8"),
-    ("append_time_ms", "<i8"),
-    ("sequence_id", "<i8"),
-    ("producer_number", "<u4"),
-    ("message_count", "<u4"),
-    ("key_bytes", "<u4"),
-    ("key_crc", "<u4"),
-    ("value_bytes", "<u4"),
-    ("value_crc", "<u4"),
-    ("durable_entries", "<u4"),
-    ("header_crc", "<u4"),
-]
-HEADER = np.dtype(_FIELDS)
-assert HEADER.names == EntryHeader._fields[:-2]
-assert HEADER.itemsize == HEADER_BYTES
+
+
+def record_type(packed: struct.Struct, names: Sequence[str]) -> np.dtype[np.void]:
+    """Returns the type of an array of records that are packed like this, such as "<I2B".
+
+    >>> record_type(struct.Struct("<I2B"), ("crc", "version", "codec"))
+    dtype([('crc', '<u4'), ('version', 'u1'), ('codec', 'u1')])
+    """
+    order, kinds = packed.format[0], re.findall(r"(\d*)(\w)", packed.format[1:])
+    each = [f"{order}{kind}" for count, kind in kinds for _ in range(int(count or 1))]
+    return np.dtype(list(zip(names, each, strict=True)))
+
+
+# The fields of version 2.
+HEADER = record_type(PACKED_HEADER, EntryHeader._fields[:-2])
 # The version, and the lengths of the sections.
 _LENGTHS = struct.Struct("<4xB51xI4xI")
 # The CRC32C of any bytes that are followed by their own CRC32C.
@@ -133,7 +126,7 @@ def _one(
     if end > size_bytes:
         remaining = f"{size_bytes - offset}"
         raise Corruption(path, offset, f"{header.size_bytes} bytes of entry", remaining)
-    fields = np.array([header[: len(_FIELDS)]], HEADER)
+    fields = np.array([header[:-2]], HEADER)
     return HeaderBlock(np.array([offset], np.int64), fields, end)
 
 

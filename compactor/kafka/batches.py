@@ -19,7 +19,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from ledgerfold.compactor.job.header_blocks import HEADER
+from ledgerfold.compactor.job.header_blocks import HEADER, record_type
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.rebuild import RawEntry
 from ledgerfold.compactor.job.segment_map import map_file
@@ -34,33 +34,14 @@ from ledgerfold.storage.entry import (
     verify_sections,
 )
 from ledgerfold.storage.errors import Corruption
-from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, MAGIC, BatchHeader
+from ledgerfold.storage.kafka.batch import BATCH_HEADER, BATCH_HEADER_BYTES, MAGIC, BatchHeader
 
 # The limits of a chunk of stored batches: a task holds a few times as much, and about 100 bytes for
 # each record of its columns. The file's pages of a chunk are released with it.
 CHUNK_BYTES = 16 * 1024 * 1024
 CHUNK_RECORDS = 250_000
 
-BATCH = np.dtype(
-    [
-        ("base_offset", ">i8"),
-        ("length", ">i4"),
-        ("leader_epoch", ">i4"),
-        ("magic", "i1"),
-        ("crc", ">u4"),
-        ("attributes", ">i2"),
-        ("last_offset_delta", ">i4"),
-        ("base_timestamp_ms", ">i8"),
-        ("max_timestamp_ms", ">i8"),
-        ("producer_id", ">i8"),
-        ("producer_epoch", ">i2"),
-        ("base_sequence", ">i4"),
-        ("record_count", ">i4"),
-    ]
-)
-# The last two fields are of served entries only.
-assert BATCH.names == BatchHeader._fields
-assert BATCH.itemsize == BATCH_HEADER_BYTES
+BATCH = record_type(BATCH_HEADER, BatchHeader._fields)
 _FRONT = np.dtype([("entry", HEADER), ("batch", BATCH)])
 # Sizes of the key section and, after its checksum, of the value section.
 _SIZES, _SIZES_AT = struct.Struct("<I4xI"), 56

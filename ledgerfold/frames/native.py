@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ledgerfold.frames.keys import with_decoded
 from ledgerfold.frames.query import Query
 from ledgerfold.frames.rows import Rows
 from ledgerfold.frames.schema import IN_VALUES, PROPERTIES, TIME
+from ledgerfold.storage.decoded import decoded_key
 from ledgerfold.storage.entry import Buffer, EntryHeader
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.native import HAS_KEY, KEY_IS_BASE64, NULL_VALUE
@@ -105,7 +105,7 @@ class NativeRows(Rows):
             "ledger_id": pa.array(repeated([header.ledger_id for header in headers])),
             "entry_id": pa.array(repeated([header.entry_id for header in headers])),
             "batch_index": pa.array(np.where(is_alone, -1, indexes).astype(np.int32)),
-            "key": with_decoded(keys, is_base64) if is_base64.any() else keys,
+            "key": _with_decoded(keys, is_base64) if is_base64.any() else keys,
             "publish_time": pa.array(repeated([header.publish_time_ms for header in headers])).cast(
                 TIME
             ),
@@ -221,3 +221,12 @@ def _names(names: list[str], counts: Integers) -> pa.Array:
     known = {name: number for number, name in enumerate(dict.fromkeys(names))}
     numbers = np.repeat(np.array([known[name] for name in names], np.int32), counts)
     return pa.array(list(known), pa.string()).take(pa.array(numbers))
+
+
+def _with_decoded(keys: pa.Array, is_base64: NDArray[np.bool_]) -> pa.Array:
+    """Returns the column with these rows decoded: keys that clients have sent in base64."""
+    listed = keys.to_pylist()
+    for row in np.flatnonzero(is_base64):
+        if listed[row] is not None:
+            listed[row] = decoded_key(listed[row])
+    return pa.array(listed, pa.binary())

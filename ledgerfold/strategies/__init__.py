@@ -12,14 +12,12 @@ To define a strategy, write a class with `should_keep_left`, as in Pulsar's Topi
 
 from __future__ import annotations
 
-from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Newest, Numeric
-from ledgerfold.strategies.strategic import StrategicMessage, TopicCompactionStrategy
+from ledgerfold.exports import export
+from ledgerfold.strategies.ready_made import HeaderVersion as HeaderVersion
+from ledgerfold.strategies.ready_made import KeepFirst as KeepFirst
+from ledgerfold.strategies.ready_made import Newest as Newest
+from ledgerfold.strategies.ready_made import Numeric as Numeric
+from ledgerfold.strategies.strategic import StrategicMessage as StrategicMessage
+from ledgerfold.strategies.strategic import TopicCompactionStrategy as TopicCompactionStrategy
 
-__all__ = [
-    "HeaderVersion",
-    "KeepFirst",
-    "Newest",
-    "Numeric",
-    "StrategicMessage",
-    "TopicCompactionStrategy",
-]
+export(globals())

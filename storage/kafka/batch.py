@@ -35,12 +35,12 @@ from ledgerfold.storage.kafka.compression import KafkaCompression
 
 # base offset, length, leader epoch, magic, crc32c | attributes, last offset delta, base timestamp,
 # max timestamp, producer id, producer epoch, base sequence, record count.
-_HEADER = struct.Struct(">qiibIhiqqqhii")
+BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
 _CHECKED = struct.Struct(">hiqqqhii")
 _CHECKED_AT = 21
 # Base offset and length, which the length does not count.
 _LOG_OVERHEAD_BYTES = 12
-BATCH_HEADER_BYTES = _HEADER.size
+BATCH_HEADER_BYTES = BATCH_HEADER.size
 assert BATCH_HEADER_BYTES == 61
 MAGIC = 2
 NO_TIMESTAMP = -1
@@ -156,7 +156,7 @@ def read_batch_header(buffer: Buffer, at: int = 0) -> BatchHeader:
             f"Record batch is corrupted (the size {len(buffer) - at} is smaller than the minimum "
             f"allowed overhead {BATCH_HEADER_BYTES})"
         )
-    return BatchHeader._make(_HEADER.unpack_from(buffer, at))
+    return BatchHeader._make(BATCH_HEADER.unpack_from(buffer, at))
 
 
 class BatchParts(NamedTuple):
@@ -269,4 +269,4 @@ def placed(header: BatchHeader, base_offset: int, leader_epoch: int = 0) -> Batc
 
 def packed_header(header: BatchHeader) -> bytes:
     """Returns the 61 bytes, with length and checksum as given."""
-    return _HEADER.pack(*header)
+    return BATCH_HEADER.pack(*header)

@@ -78,35 +78,56 @@ def _remove(options: argparse.Namespace, *fields: str) -> None:
     admin_of(options).update_policies(**_scope(options), remove=fields)
 
 
-def _add_removal(policy: str, help_: str, *fields: str) -> None:
+def _add_removal(policy: str, inherited: str, *fields: str) -> None:
+    help_ = f"inherit {inherited}"
     POLICIES.verb(f"remove-{policy}", help_)(lambda options: _remove(options, *fields))
 
 
-def _print_value(
-    options: argparse.Namespace,
+def _add_policy(
+    policy: str,
     field: str,
-    name: str,
+    effect: str,
+    shown: str,
+    value: Argument,
+    inherited: str = "",
+    *,
+    name: str = "",
     value_of: Callable[[Any], Any] = lambda value: value,
-    text_of: Callable[[Any], str] = str,
+    stored: Callable[[Any], Any] = lambda value: value,
 ) -> None:
-    """Prints a policy of one field as `name`, or by default as text; null: it is not set."""
-    policies = _policies(options)
-    value = value_of(getattr(policies, field)) if policies.HasField(field) else None
-    print_object(options, {name: value}, "null" if value is None else text_of(value))
+    """Adds the three verbs of a policy of one field.
+
+    `value`: the argument `value`, which is stored as `stored` returns it. `name`: the name under
+    which `value_of` the field is shown, if not that of the field.
+    """
+
+    @POLICIES.verb(f"set-{policy}", effect, value)
+    def _set_value(options: argparse.Namespace) -> None:
+        _set(options, **{field: stored(options.value)})
+
+    @POLICIES.verb(f"get-{policy}", f"show {shown}", _APPLIED, ANSWER)
+    def _get_value(options: argparse.Namespace) -> None:
+        policies = _policies(options)
+        found = value_of(getattr(policies, field)) if policies.HasField(field) else None
+        print_object(options, {name or field: found}, _text(found))
+
+    _add_removal(policy, inherited or shown, field)
 
 
-@POLICIES.verb("set-compaction-threshold", "compact above this backlog")
-@argument("-t --threshold", "100M; 0: never", **SIZE, required=True)
-def _set_threshold(options: argparse.Namespace) -> None:
-    _set(options, compaction_threshold_bytes=options.threshold)
+def _text(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-@POLICIES.verb("get-compaction-threshold", "show the threshold in bytes", ANSWER, _APPLIED)
-def _get_threshold(options: argparse.Namespace) -> None:
-    _print_value(options, "compaction_threshold_bytes", "compaction_threshold_bytes")
-
-
-_add_removal("compaction-threshold", "inherit the threshold", "compaction_threshold_bytes")
+_add_policy(
+    "compaction-threshold",
+    "compaction_threshold_bytes",
+    "compact above this backlog",
+    "the threshold in bytes",
+    argument("-t --threshold", "100M; 0: never", **SIZE, required=True, dest="value"),
+    "the threshold",
+)
 
 
 @POLICIES.verb("set-retention", "retain raw data that every cursor has passed")
@@ -120,7 +141,7 @@ def _set_retention(options: argparse.Namespace) -> None:
     _set(options, retention_ms=options.time, retention_bytes=options.size)
 
 
-@POLICIES.verb("get-retention", "show the retention time in ms and size in bytes", ANSWER, _APPLIED)
+@POLICIES.verb("get-retention", "show the retention time in ms and size in bytes", _APPLIED, ANSWER)
 def _get_retention(options: argparse.Namespace) -> None:
     policies = _policies(options)
     if policies.HasField("retention_ms") or policies.HasField("retention_bytes"):
@@ -130,7 +151,7 @@ def _get_retention(options: argparse.Namespace) -> None:
         print_object(options, {"time_ms": None, "size_bytes": None}, "null")
 
 
-_add_removal("retention", "inherit retention", "retention_ms", "retention_bytes")
+_add_removal("retention", "retention", "retention_ms", "retention_bytes")
 
 
 @POLICIES.verb(
@@ -153,95 +174,72 @@ def _get_strategy(options: argparse.Namespace) -> None:
         print_object(options, {"name": None, "settings": {}}, "null")
 
 
-_add_removal("compaction-strategy", "inherit the strategy", "compaction_strategy")
-
-
-@POLICIES.verb("set-message-ttl", "expire messages older than this")
-@argument(
-    "-t -ttl --ttl --messageTTL",
-    "100 (seconds), 10m, 3d; 0: never",
-    **TIME,
-    dest="ttl",
-    required=True,
+_add_removal("compaction-strategy", "the strategy", "compaction_strategy")
+_add_policy(
+    "message-ttl",
+    "message_ttl_ms",
+    "expire messages older than this",
+    "the message TTL in seconds",
+    argument(
+        "-t -ttl --ttl --messageTTL",
+        "100 (seconds), 10m, 3d; 0: never",
+        **TIME,
+        dest="value",
+        required=True,
+    ),
+    "the message TTL",
+    name="message_ttl_seconds",
+    value_of=lambda ms: ms / 1000,
 )
-def _set_ttl(options: argparse.Namespace) -> None:
-    _set(options, message_ttl_ms=options.ttl)
 
 
-@POLICIES.verb("get-message-ttl", "show the message TTL in seconds", _APPLIED, ANSWER)
-def _get_ttl(options: argparse.Namespace) -> None:
-    _print_value(
-        options, "message_ttl_ms", "message_ttl_seconds", lambda ms: ms / 1000, "{:g}".format
-    )
-
-
-_add_removal("message-ttl", "inherit the message TTL", "message_ttl_ms")
-
-
-@POLICIES.verb("set-schema-compatibility-strategy", "set the compatibility strategy of schemas")
-@argument("-c --compatibility", "the strategy", choices=SCHEMA_STRATEGIES, required=True)
-def _set_compatibility(options: argparse.Namespace) -> None:
-    _set(options, schema_compatibility_strategy=f"{_COMPATIBILITY.upper()}_{options.compatibility}")
-
-
-@POLICIES.verb(
-    "get-schema-compatibility-strategy", "show the compatibility strategy", _APPLIED, ANSWER
-)
-def _get_compatibility(options: argparse.Namespace) -> None:
+def _compatibility(value: int) -> str:
     from ledgerfold.broker.schemas.compatibility import strategy_name
 
-    _print_value(options, _COMPATIBILITY, _COMPATIBILITY, strategy_name)
+    return strategy_name(value)
 
 
-_add_removal("schema-compatibility-strategy", "inherit the compatibility strategy", _COMPATIBILITY)
+_add_policy(
+    "schema-compatibility-strategy",
+    _COMPATIBILITY,
+    "set the compatibility strategy of schemas",
+    "the compatibility strategy",
+    argument(
+        "-c --compatibility",
+        "the strategy",
+        choices=SCHEMA_STRATEGIES,
+        required=True,
+        dest="value",
+    ),
+    value_of=_compatibility,
+    stored=lambda strategy: f"{_COMPATIBILITY.upper()}_{strategy}",
+)
 _SWITCH = one_of(
-    flag("-e --enable", "enable it", dest="is_enabled"),
-    flag("-d --disable", "disable it", dest="is_disabled"),
+    argument("-e --enable", "enable it", action="store_const", const=True, dest="value"),
+    argument("-d --disable", "disable it", action="store_const", const=False, dest="value"),
     required=True,
 )
-
-
-# Policies that are on or off: the verb, its field, what it does, what it shows.
-_SWITCHES = (
-    (
-        "schema-validation-enforce",
-        "schema_validation_enforced",
-        "refuse producers without a schema",
-        "whether producers without a schema are refused",
-    ),
-    (
-        "is-allow-auto-update-schema",
-        "allow_auto_update_schema",
-        "let clients add schemas",
-        "whether clients may add schemas",
-    ),
-    (
-        "deduplication",
-        "deduplication",
-        "store a message once, even if a Pulsar client sends it twice",
-        "whether a message that is sent twice is stored once",
-    ),
+_add_policy(
+    "schema-validation-enforce",
+    "schema_validation_enforced",
+    "refuse producers without a schema",
+    "whether producers without a schema are refused",
+    _SWITCH,
 )
-
-
-def _add_switch(verb: str, field: str, effect: str, state: str) -> None:
-    @POLICIES.verb(f"set-{verb}", effect, _SWITCH)
-    def _set_switch(options: argparse.Namespace) -> None:
-        _set(options, **{field: options.is_enabled})
-
-    @POLICIES.verb(f"get-{verb}", f"show {state}", _APPLIED, ANSWER)
-    def _get_switch(options: argparse.Namespace) -> None:
-        _print_flag(options, field)
-
-    _add_removal(verb, f"inherit {state}", field)
-
-
-def _print_flag(options: argparse.Namespace, name: str) -> None:
-    _print_value(options, name, name, text_of=lambda value: str(value).lower())
-
-
-for _each in _SWITCHES:
-    _add_switch(*_each)
+_add_policy(
+    "is-allow-auto-update-schema",
+    "allow_auto_update_schema",
+    "let clients add schemas",
+    "whether clients may add schemas",
+    _SWITCH,
+)
+_add_policy(
+    "deduplication",
+    "deduplication",
+    "store a message once, even if a Pulsar client sends it twice",
+    "whether a message that is sent twice is stored once",
+    _SWITCH,
+)
 
 
 @POLICIES.verb("set-backlog-quota", "limit the size of the backlog, or the age of its messages")
@@ -282,46 +280,29 @@ def _remove_quota(options: argparse.Namespace) -> None:
     _remove(options, _QUOTAS[options.type])
 
 
-@POLICIES.verb("set-delayed-delivery", "hold delayed messages back, or deliver them at once")
-@argument(
-    "active true|false",
-    "true: hold them back; false: deliver them at once",
-    choices=("true", "false"),
+_add_policy(
+    "delayed-delivery",
+    "delayed_delivery",
+    "hold delayed messages back, or deliver them at once",
+    "whether delayed messages are held back",
+    argument(
+        "value true|false",
+        "true: hold them back; false: deliver them at once",
+        choices=("true", "false"),
+    ),
+    stored=lambda text: text == "true",
 )
-def _set_delays(options: argparse.Namespace) -> None:
-    _set(options, delayed_delivery=options.active == "true")
-
-
-@POLICIES.verb(
-    "get-delayed-delivery", "show whether delayed messages are held back", _APPLIED, ANSWER
-)
-def _get_delays(options: argparse.Namespace) -> None:
-    _print_flag(options, "delayed_delivery")
-
-
-_add_removal(
-    "delayed-delivery", "inherit whether delayed messages are held back", "delayed_delivery"
-)
-
-
-def _add_limit(of: str) -> None:
-    policy, field = f"max-unacked-messages-per-{of}", f"max_unacked_messages_per_{of}"
-    what = f"the number of unacknowledged messages at which a {of} gets no more"
-
-    @POLICIES.verb(f"set-{policy}", f"set {what}; shared types only")
-    @argument("-c -m --maxNum", "0: no limit", type=parse_int32, dest="messages", required=True)
-    def _set_limit(options: argparse.Namespace) -> None:
-        _set(options, **{field: options.messages})
-
-    @POLICIES.verb(f"get-{policy}", f"show {what}", _APPLIED, ANSWER)
-    def _get_limit(options: argparse.Namespace) -> None:
-        _print_value(options, field, field)
-
-    _add_removal(policy, f"inherit {what}", field)
-
-
 for _of in ("consumer", "subscription"):
-    _add_limit(_of)
+    _limit = f"the number of unacknowledged messages at which a {_of} gets no more"
+    _add_policy(
+        f"max-unacked-messages-per-{_of}",
+        f"max_unacked_messages_per_{_of}",
+        f"set {_limit}; shared types only",
+        _limit,
+        argument(
+            "-c -m --maxNum MESSAGES", "0: no limit", type=parse_int32, dest="value", required=True
+        ),
+    )
 
 
 @POLICIES.verb("set-emulation", "set the version of Pulsar or Kafka to emulate")

@@ -13,7 +13,7 @@ broker, Timeout.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import grpc
@@ -23,7 +23,6 @@ from ledgerfold.broker.client.administration.analysis_calls import AnalysisCalls
 from ledgerfold.broker.client.administration.channel import AdminChannel
 from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
 from ledgerfold.broker.client.administration.message_calls import MessageCalls
-from ledgerfold.broker.client.administration.name_pages import all_names, all_runs
 from ledgerfold.broker.client.administration.namespace_calls import NamespaceCalls, PermissionCalls
 from ledgerfold.broker.client.administration.property_calls import PropertyCalls
 from ledgerfold.broker.client.administration.schema_calls import SchemaCalls
@@ -373,3 +372,36 @@ def _start(start: MessageId | None) -> data_pb2.StartPosition:
     if start == MessageId.earliest:
         return data_pb2.StartPosition(earliest=True)
     return data_pb2.StartPosition(message_id=start.to_record())
+
+
+def all_names(
+    call: Callable[[Any], Any],
+    request: admin_pb2.ListTopicsRequest | admin_pb2.ListPartitionedTopicsRequest,
+) -> list[str]:
+    """Returns the names of all pages, in order."""
+    request.in_pages = True
+    page = call(request)
+    names = list[str](page.topics)
+    while page.has_more:
+        request.after = names[-1]
+        page = call(request)
+        names += page.topics
+    return names
+
+
+def all_runs(
+    call: Callable[[Any], Any], request: admin_pb2.ListRunsRequest
+) -> list[records_pb2.RunRecord]:
+    """Returns the runs of all pages, newest first, at most `request.limit`."""
+    request.in_pages = True
+    page = call(request)
+    runs = list[records_pb2.RunRecord](page.runs)
+    while page.has_more:
+        last = runs[-1]
+        place = admin_pb2.RunPlace(topic=last.topic, number=last.number, queued_ms=last.queued_ms)
+        request.after.CopyFrom(place)
+        if request.limit:
+            request.limit -= len(page.runs)
+        page = call(request)
+        runs += page.runs
+    return runs

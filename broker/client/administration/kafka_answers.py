@@ -29,7 +29,7 @@ class _Response:
 
     @classmethod
     def _with(cls, response: Message, **converted: Any) -> Self:
-        """Converts `response`; `given` replaces the fields that it has."""
+        """Converts `response`; `converted`: the fields that differ from its own."""
         names = [each.name for each in fields(cls)]
         copied = {name: _value(response, name) for name in names if name not in converted}
         return cls(**copied, **converted)

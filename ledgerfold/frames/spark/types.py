@@ -7,39 +7,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import BinaryType, StringType, StructType
 
-from ledgerfold.frames.schema import NAMES
+from ledgerfold.frames import schema as frames
 from ledgerfold.storage.errors import InvalidRequest
 
-_TYPES: dict[str, DataType] = {
-    "ledger_id": LongType(),
-    "entry_id": LongType(),
-    "partition": IntegerType(),
-    "batch_index": IntegerType(),
-    "offset": LongType(),
-    "key": BinaryType(),
-    "value": BinaryType(),
-    "publish_time": TimestampType(),
-    "event_time": TimestampType(),
-    "producer_name": StringType(),
-    "sequence_id": LongType(),
-    "properties": MapType(StringType(), StringType()),
-    "headers": ArrayType(StructType().add("key", StringType()).add("value", BinaryType())),
-}
-SCHEMA = StructType([StructField(name, _TYPES[name]) for name in NAMES])
+SCHEMA = from_arrow_schema(frames.SCHEMA)
+_TYPES = {field.name: field.dataType for field in SCHEMA.fields}
 _TIMES_MAX_MS = (2**63 - 1) // 1000
 
 

@@ -20,6 +20,7 @@ def words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text))
 
 
+PUBLIC: list[str] = vars(errors)["__all__"]
 # Every exception of the Python client of Pulsar (`pulsar.exceptions`).
 PULSAR_NAMES = words(
     """
@@ -53,15 +54,13 @@ def test_every_error_is_a_name_of_the_package() -> None:
     """The whole tree of storage/errors.py is there."""
     classes = {name: cls for name, cls in vars(tree).items() if inspect.isclass(cls)}
     ours = {name for name, cls in classes.items() if cls.__module__ == errors.__name__}
-    assert ours <= set(errors.__all__)
-    assert {getattr(errors, name) for name in errors.__all__} == {
-        getattr(tree, name) for name in ours
-    }
+    assert ours <= set(PUBLIC)
+    assert {getattr(errors, name) for name in PUBLIC} == {getattr(tree, name) for name in ours}
 
 
 def test_users_see_the_public_module() -> None:
     """Tracebacks named storage.errors, from which users must not import. No test read one."""
-    for name in errors.__all__:
+    for name in PUBLIC:
         assert getattr(errors, name).__module__ == "ledgerfold.errors", name
     assert traceback.format_exception_only(tree.TopicNotFound("t")) == [
         "ledgerfold.errors.TopicNotFound: Topic t does not exist. Create it, or publish to it, "
@@ -74,7 +73,7 @@ def test_errors_can_be_pickled_and_copied(protocol: int) -> None:
     """Most could not be unpickled, so a task of a process pool that raised one broke the pool. No
     test had sent an error to another process.
     """
-    for name in errors.__all__:
+    for name in PUBLIC:
         cls = getattr(errors, name)
         if not issubclass(cls, BaseException):
             continue
@@ -92,8 +91,8 @@ def test_every_error_name_of_pulsar_exists_or_has_no_counterpart() -> None:
     """The existing ones are also attributes of the client's module."""
     there = PULSAR_NAMES - WITHOUT_COUNTERPART
     assert PULSAR_NAMES >= WITHOUT_COUNTERPART
-    assert there <= set(errors.__all__)
-    assert not WITHOUT_COUNTERPART & set(errors.__all__)
+    assert there <= set(PUBLIC)
+    assert not WITHOUT_COUNTERPART & set(PUBLIC)
     for name in there:
         assert getattr(ledgerfold, name) is getattr(errors, name)
         assert issubclass(getattr(errors, name), ledgerfold.PulsarException)

@@ -14,6 +14,7 @@ from ledgerfold.version import __version__
 from tests.support.command_line import ledgerfold as command_line
 from tests.tidy import ROOT
 
+PUBLIC: list[str] = vars(ledgerfold)["__all__"]
 # Names of Pulsar's Python client that a program uses which only changes its import statement.
 PULSAR_NAMES = {
     "BatchingType",
@@ -47,10 +48,10 @@ def python(program: str) -> str:
 
 def test_every_public_name_exists() -> None:
     """And each is offered for completion."""
-    for name in ledgerfold.__all__:
+    for name in PUBLIC:
         assert getattr(ledgerfold, name) is not None
-    assert set(ledgerfold.__all__) <= set(dir(ledgerfold))
-    assert set(ledgerfold.__all__) > PULSAR_NAMES
+    assert set(PUBLIC) <= set(dir(ledgerfold))
+    assert set(PUBLIC) > PULSAR_NAMES
 
 
 def test_an_unknown_name_raises() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from ledgerfold.broker.client.administration.name_pages import all_names, all_runs
+from ledgerfold.broker.client.administration.admin import all_names, all_runs
 from ledgerfold.broker.rpc.name_pages import PAGE_BYTES
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import LimitExceeded
