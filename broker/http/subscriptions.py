@@ -6,17 +6,21 @@ counts of entries, as in Pulsar. Sources: Pulsar's PersistentTopics and Persiste
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
-from ledgerfold.broker.common.names import is_non_persistent
+from ledgerfold.broker.common.names import COMPACTION_CURSOR, is_non_persistent
 from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, whole_number
+from ledgerfold.broker.http.cluster import check_exists
 from ledgerfold.broker.http.routes import Route
-from ledgerfold.broker.http.topics import TOPIC, BrokerVerbs, answering, properties_in
+from ledgerfold.broker.http.topics import NAMESPACE, TOPIC, BrokerVerbs, answering, properties_in
 from ledgerfold.broker.rpc.admin_subscriptions import SubscriptionHandlers
 from ledgerfold.broker.rpc.subscribe import unsubscribe
 from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.partitions import on_each
+from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import EARLIEST, LATEST
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, SubscriptionNotFound, TopicNotFound
 from ledgerfold.v1 import admin_pb2, data_pb2
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import MessageId
@@ -32,6 +36,9 @@ def subscription_routes(broker: Broker) -> list[Route]:
         ("PUT", ONE, verbs.create),
         ("DELETE", ONE, verbs.delete),
         ("POST", f"{ONE}/skip_all", verbs.skip_all),
+        ("POST", f"{NAMESPACE}/clearBacklog", verbs.clear_in_namespace),
+        ("POST", f"{NAMESPACE}/clearBacklog/{{subscription}}", verbs.clear_in_namespace),
+        ("POST", f"{NAMESPACE}/unsubscribe/{{subscription}}", verbs.delete_in_namespace),
         ("POST", f"{ONE}/skip/{{count}}", verbs.skip),
         ("POST", f"{ONE}/resetcursor/{{timestamp}}", verbs.reset_to_time),
         ("POST", f"{ONE}/resetcursor", verbs.reset_to_id),
@@ -108,6 +115,48 @@ class SubscriptionVerbs(BrokerVerbs):
     async def skip_all(self, request: Request) -> None:
         names = self._names(request)
         await self._subscriptions.clear_backlog(admin_pb2.ClearBacklogRequest(**names))
+
+    async def clear_in_namespace(self, request: Request) -> None:
+        """Skips the backlogs of one subscription, or of all, of the topics of a namespace."""
+        found, name = await self._in_namespace(request), request.names.get("subscription")
+        if name is not None and not found:
+            raise Refusal(404, f"Subscription {name} not found in namespace {request.namespace}")
+
+        async def clear(at: tuple[str, str]) -> None:
+            rpc_request = admin_pb2.ClearBacklogRequest(topic=at[0], subscription=at[1])
+            with suppress(TopicNotFound, SubscriptionNotFound):
+                await self._subscriptions.clear_backlog(rpc_request)
+
+        await on_each(found, clear)
+
+    async def delete_in_namespace(self, request: Request) -> None:
+        """Deletes a subscription of the topics of a namespace, where no consumer is connected."""
+        if request.names["subscription"] == COMPACTION_CURSOR:
+            raise Refusal(
+                405, f"Delete {COMPACTION_CURSOR} topic by topic: it disables compaction."
+            )
+
+        async def delete(at: tuple[str, str]) -> None:
+            rpc_request = data_pb2.UnsubscribeRequest(topic=at[0], subscription=at[1])
+            with suppress(TopicNotFound, SubscriptionNotFound):
+                await unsubscribe(self._broker, rpc_request)
+
+        await on_each(await self._in_namespace(request), delete)
+
+    async def _in_namespace(self, request: Request) -> list[tuple[str, str]]:
+        """Returns the persistent topics of a namespace with the subscription that the request
+        names, or with each, except `__compaction`.
+        """
+        check_exists(self._broker, request.namespace)
+        wanted, found = request.names.get("subscription"), list[tuple[str, str]]()
+        for name in self._broker.names.listed(request.namespace):
+            with suppress(TopicNotFound):
+                topic = await self._broker.any_topic(name, create=False)
+                if isinstance(topic, Topic):
+                    found += [
+                        (name, each) for each in topic.subscriptions if wanted in (None, each)
+                    ]
+        return found
 
     async def skip(self, request: Request) -> None:
         names, count = self._names(request), request.number("count")

@@ -159,6 +159,8 @@ ROUTES: Final[Mapping[tuple[str, str], Need]] = {
     **_routes(Need.ADMIN, "PUT", _NAMESPACE, "/unload"),
     **_routes(Need.ADMIN, "GET", _NAMESPACE, "/permissions"),
     **_routes(Need.ADMIN, "GET POST", _NAMESPACE, "/replication"),
+    **_routes(Need.ADMIN, "POST", _NAMESPACE, "/clearBacklog", "/clearBacklog/{subscription}"),
+    **_routes(Need.ADMIN, "POST", _NAMESPACE, "/unsubscribe/{subscription}"),
     **_routes(Need.ADMIN, "POST DELETE", _NAMESPACE, "/permissions/{role}"),
     **_policies(
         (

@@ -62,6 +62,7 @@ from ledgerfold.v1.records_pb2 import (
 )
 
 Answer = TypeVar("Answer")
+Named = TypeVar("Named")
 RecordChange = Callable[[PartitionedTopicRecord], object]
 # All of them may be loaded at the same time. In Pulsar this bound is a setting.
 PARTITIONS_MAX = 1000
@@ -288,8 +289,10 @@ class Partitions:
                     batch.put(_cursor_from_earliest(cursor, name, now_ms, incarnation))
 
 
-async def on_each(names: Iterable[str], call: Callable[[str], Awaitable[Answer]]) -> list[Answer]:
-    """Calls every partition and returns the answers.
+async def on_each(
+    names: Iterable[Named], call: Callable[[Named], Awaitable[Answer]]
+) -> list[Answer]:
+    """Calls every partition, or whatever `names` are, and returns the answers.
 
     As in Pulsar, a refusal does not stop the others. Raises the first refusal after all calls.
     """

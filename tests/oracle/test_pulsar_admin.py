@@ -36,6 +36,8 @@ COMMANDS = (
     ("namespaces create acme/ns2 -b 4 --clusters standalone", ""),
     ("namespaces list acme", "acme/ns2"),
     ("namespaces set-clusters acme/ns -c standalone", ""),
+    ("namespaces clear-backlog acme/ns --force", ""),
+    ("namespaces unsubscribe acme/ns -s none", ""),
     ("namespaces set-compaction-threshold acme/ns --threshold 10M", ""),
     ("namespaces get-compaction-threshold acme/ns", "10485760"),
     ("namespaces remove-compaction-threshold acme/ns", ""),

@@ -153,7 +153,7 @@ class ConsumerConfig:
         check_topics_argument(self.topic)
         check_fields(self)
         check_properties(self.properties)
-        check_properties(self.subscription_properties)
+        check_properties(self.subscription_properties, "subscription_properties")
         if not self.subscription_name:
             raise InvalidRequest("subscription_name must be a non-empty string.")
         check_least(

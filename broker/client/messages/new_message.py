@@ -112,14 +112,12 @@ def _delivery_time(
     return clock_ms() + delay_ms if delay_ms > 0 else 0
 
 
-def check_properties(properties: object) -> None:
-    """Raises InvalidRequest unless these are properties, or None."""
+def check_properties(properties: object, what: str = "Properties") -> None:
+    """Raises InvalidRequest unless these are properties, or None. `what`: begins the error."""
     if properties is None:
         return
     if not isinstance(properties, Mapping):
-        raise InvalidRequest(
-            f"Properties must be a dict of strings, not {type(properties).__name__}."
-        )
+        raise InvalidRequest(f"{what} must be a dict of strings, not {type(properties).__name__}.")
     for name, text in properties.items():
         if not is_text(name) or not is_text(text):
             raise InvalidRequest(

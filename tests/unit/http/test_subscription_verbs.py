@@ -10,6 +10,7 @@ from tests.support.http_lab import HttpLab
 from tests.support.subscription_lab import SHARED
 
 ALL = "/persistent/public/default"
+N = "/namespaces/public/default"
 T, P = f"{ALL}/t", f"{ALL}/p"
 S = f"{T}/subscription/s"
 EARLIEST = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1}
@@ -95,6 +96,33 @@ def test_messages_expire(lab: HttpLab) -> None:
     assert lab.status("POST", expire_all) == 409
     assert backlog(lab, "behind") == 0
     assert lab.status("POST", expire_all) == 409
+
+
+def test_backlogs_and_subscriptions_of_a_namespace(lab: HttpLab) -> None:
+    """Topics without the subscription are passed over; a consumer protects only its own."""
+    other, log = f"{ALL}/other", "persistent://public/default/log"
+    lab.run(lab.broker.create_topic(log, {"cleanup.policy": "compact"}))
+    lab.done("PUT", f"{P}/partitions", 2)
+    for topic in (T, P):
+        lab.done("PUT", f"{topic}/subscription/s", EARLIEST)
+    for topic in (T, other):
+        lab.done("PUT", f"{topic}/subscription/o", EARLIEST)
+    publish(lab, 3)
+    lab.done("POST", f"{N}/clearBacklog/s")
+    assert (backlog(lab), backlog(lab, "o")) == (0, 3)
+    assert lab.status("POST", f"{N}/clearBacklog/none") == 404
+    lab.done("POST", f"{N}/clearBacklog")
+    assert backlog(lab, "o") == 0
+    held = lab.run(lab.broker.topic(TOPIC))
+    lab.on_loop(lambda: held.subscriptions["o"].attach(SHARED))
+    assert lab.status("POST", f"{N}/unsubscribe/o") == 412
+    assert [lab.get(f"{each}/subscriptions") for each in (T, other)] == [["o", "s"], []]
+    lab.done("POST", f"{N}/unsubscribe/s")
+    lab.done("POST", f"{N}/unsubscribe/s")
+    assert [lab.get(f"{each}/subscriptions") for each in (T, P)] == [["o"], []]
+    assert lab.status("POST", f"{N}/unsubscribe/__compaction") == 405
+    for verb in ("clearBacklog", "unsubscribe/s"):
+        assert lab.status("POST", f"/namespaces/public/nope/{verb}") == 404
 
 
 def test_messages_expire_up_to_one(lab: HttpLab) -> None:
