@@ -162,7 +162,9 @@ class _Connections(web.Server):
         super().connection_made(handler, transport)
         if len(self._timers) >= CONNECTIONS_MAX:
             transport.write(_BUSY)
-            transport.close()
+            # NOTE: not at once: on Python 3.11, the handler's task would begin after the end of its
+            # connection, and fail.
+            asyncio.get_running_loop().call_soon(transport.close)
             return
         self._arm(handler, transport)
 

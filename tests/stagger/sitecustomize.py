@@ -11,7 +11,7 @@ pauses, too. So a failure is a defect of the test or of the product, unless a ti
 
 The seed, the test and the place determine whether a place is slow, and how long each pause takes.
 So a test has the same pauses alone as in the whole suite. Most places never pause; a few pause for
-up to 100 ms, so that everything else overtakes them.
+up to 300 ms, so that everything else overtakes them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 VARIABLE = "LEDGERFOLD_STAGGER"
 # The shares of places with long and with short pauses: of hand-overs, and of steps on event loops.
 _HAND_OVERS, _STEPS = (0.2, 0.25), (0.03, 0.1)
-_LONG_S, _SHORT_S = (0.03, 0.1), (0.001, 0.005)
+_LONG_S, _SHORT_S = (0.03, 0.3), (0.001, 0.005)
 # The probability of the first pause of such a place. It becomes rare: some are passed a thousand
 # times.
 _CALLS = 0.7
