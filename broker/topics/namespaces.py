@@ -48,7 +48,7 @@ class Namespaces:
         in_memory: Callable[[str], list[str]],
     ) -> None:
         self._metadata, self._turn, self._in_thread = metadata, turn, in_thread
-        self.permissions = Permissions(metadata, turn, in_thread)
+        self.permissions = Permissions(metadata, turn, in_thread, self.exists)
         self._in_memory = in_memory
 
     # Queries.

@@ -15,10 +15,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any
 
-from ledgerfold.broker.common.given_names import check_name, check_namespace
+from ledgerfold.broker.common.given_names import check_name
 from ledgerfold.broker.common.names import namespace_of
 from ledgerfold.broker.common.shielding import runs_to_completion
-from ledgerfold.storage.errors import InvalidRequest, LimitExceeded
+from ledgerfold.storage.errors import InvalidRequest, LimitExceeded, NamespaceNotFound
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.partition_names import parse_partition, partition_name
 from ledgerfold.storage.records import GRANTS, decode, key
@@ -39,10 +39,19 @@ def _with_grants(topic: str) -> tuple[str, ...]:
 
 
 class Permissions:
-    """The grants of one broker. `turn`: held by each writer of namespace records."""
+    """The grants of one broker. `turn`: held by each writer of namespace records. `exists`: whether
+    a namespace does.
+    """
 
-    def __init__(self, metadata: MetadataStore, turn: asyncio.Lock, in_thread: InThread) -> None:
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        turn: asyncio.Lock,
+        in_thread: InThread,
+        exists: Callable[[str], bool],
+    ) -> None:
         self._metadata, self._turn, self._in_thread = metadata, turn, in_thread
+        self._exists = exists
         self._cache: dict[str, tuple[bytes, _Granted]] = {}
         # Called with a namespace of which grants were removed.
         self.on_removed: set[Callable[[str], Awaitable[None]]] = set()
@@ -84,13 +93,15 @@ class Permissions:
     async def grant(self, namespace: str, topic: str, role: str, actions: Collection[int]) -> None:
         """Replaces the actions of a role, in one synced write. `topic`: "" for all.
 
-        Raises InvalidRequest, LimitExceeded, StorageError.
+        Raises NamespaceNotFound, InvalidRequest, LimitExceeded, StorageError.
         """
-        check_namespace(namespace)
         granted = checked_grant(topic, role, actions)
         before = set[int]()
 
         def edit(batch: MetadataBatch) -> None:
+            # In the write: a grant must not restore a deleted namespace.
+            if not self._exists(namespace):
+                raise NamespaceNotFound(namespace)
             record = self._metadata.namespace(namespace) or NamespaceRecord(name=namespace)
             for each in record.grants:
                 if _is_same(each, granted):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from ledgerfold.broker.topics.permissions import GRANTS_MAX, Permissions
-from ledgerfold.storage.errors import InvalidRequest, LimitExceeded
+from ledgerfold.storage.errors import InvalidRequest, LimitExceeded, NamespaceNotFound
 from ledgerfold.storage.records import GRANTS, decode
 from ledgerfold.v1.records_pb2 import Action, Policies
 from tests.model.broker_lab import BrokerLab
@@ -227,3 +228,18 @@ def test_the_number_of_grants_is_bounded(lab: BrokerLab, monkeypatch: pytest.Mon
     # One that exists may change.
     grant(lab, "c", PRODUCE)
     assert granted(lab)["c"] == [PRODUCE]
+
+
+def test_a_grant_does_not_restore_a_namespace_that_is_being_deleted(lab: BrokerLab) -> None:
+    namespaces = lab.broker.namespaces
+    assert lab.run(namespaces.create("acme/ns"))
+
+    async def both() -> None:
+        deletion = asyncio.create_task(namespaces.delete("acme/ns"))
+        granting = asyncio.create_task(namespaces.permissions.grant("acme/ns", "", "a", [CONSUME]))
+        assert await deletion
+        with pytest.raises(NamespaceNotFound):
+            await granting
+
+    lab.run(both())
+    assert not namespaces.exists("acme/ns")
