@@ -153,7 +153,9 @@ def _in_thread(
 
     @functools.wraps(method)
     async def call(self: AsyncFaults, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return await asyncio.to_thread(method, self._faults, *args, **kwargs)
+        # By name: a subclass of Faults may have another method.
+        own: Callable[_P, _R] = getattr(self._faults, method.__name__)
+        return await asyncio.to_thread(own, *args, **kwargs)
 
     return call
 

@@ -6,7 +6,9 @@ counts of entries, as in Pulsar. Sources: Pulsar's PersistentTopics and Persiste
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ledgerfold.broker.common.names import COMPACTION_CURSOR, is_non_persistent
@@ -118,16 +120,14 @@ class SubscriptionVerbs(BrokerVerbs):
 
     async def clear_in_namespace(self, request: Request) -> None:
         """Skips the backlogs of one subscription, or of all, of the topics of a namespace."""
-        found, name = await self._in_namespace(request), request.names.get("subscription")
-        if name is not None and not found:
+
+        async def clear(topic: str, subscription: str) -> None:
+            rpc_request = admin_pb2.ClearBacklogRequest(topic=topic, subscription=subscription)
+            await self._subscriptions.clear_backlog(rpc_request)
+
+        is_found, name = await self._in_namespace(request, clear), request.names.get("subscription")
+        if name is not None and not is_found:
             raise Refusal(404, f"Subscription {name} not found in namespace {request.namespace}")
-
-        async def clear(at: tuple[str, str]) -> None:
-            rpc_request = admin_pb2.ClearBacklogRequest(topic=at[0], subscription=at[1])
-            with suppress(TopicNotFound, SubscriptionNotFound):
-                await self._subscriptions.clear_backlog(rpc_request)
-
-        await on_each(found, clear)
 
     async def delete_in_namespace(self, request: Request) -> None:
         """Deletes a subscription of the topics of a namespace, where no consumer is connected."""
@@ -136,27 +136,37 @@ class SubscriptionVerbs(BrokerVerbs):
                 405, f"Delete {COMPACTION_CURSOR} topic by topic: it disables compaction."
             )
 
-        async def delete(at: tuple[str, str]) -> None:
-            rpc_request = data_pb2.UnsubscribeRequest(topic=at[0], subscription=at[1])
-            with suppress(TopicNotFound, SubscriptionNotFound):
-                await unsubscribe(self._broker, rpc_request)
+        async def delete(topic: str, subscription: str) -> None:
+            rpc_request = data_pb2.UnsubscribeRequest(topic=topic, subscription=subscription)
+            await unsubscribe(self._broker, rpc_request)
 
-        await on_each(await self._in_namespace(request), delete)
+        await self._in_namespace(request, delete)
 
-    async def _in_namespace(self, request: Request) -> list[tuple[str, str]]:
-        """Returns the persistent topics of a namespace with the subscription that the request
-        names, or with each, except `__compaction`.
+    async def _in_namespace(
+        self, request: Request, change: Callable[[str, str], Awaitable[None]]
+    ) -> bool:
+        """Changes the subscription that the request names, or each except `__compaction`, of the
+        persistent topics of a namespace. Returns whether there was one.
+
+        Raises the first error after all of them, also that of a topic that cannot be loaded.
         """
         check_exists(self._broker, request.namespace)
-        wanted, found = request.names.get("subscription"), list[tuple[str, str]]()
-        for name in self._broker.names.listed(request.namespace):
+        wanted = request.names.get("subscription")
+
+        async def changed(name: str) -> bool:
             with suppress(TopicNotFound):
                 topic = await self._broker.any_topic(name, create=False)
                 if isinstance(topic, Topic):
-                    found += [
-                        (name, each) for each in topic.subscriptions if wanted in (None, each)
-                    ]
-        return found
+                    found = [each for each in topic.subscriptions if wanted in (None, each)]
+                    await on_each(found, partial(change_one, name))
+                    return bool(found)
+            return False
+
+        async def change_one(name: str, subscription: str) -> None:
+            with suppress(SubscriptionNotFound):
+                await change(name, subscription)
+
+        return any(await on_each(self._broker.names.listed(request.namespace), changed))
 
     async def skip(self, request: Request) -> None:
         names, count = self._names(request), request.number("count")

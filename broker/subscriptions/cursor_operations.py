@@ -167,4 +167,7 @@ def nth_after(
 def check_limit(limit_ms: int) -> None:
     """Raises InvalidRequest if the limit is below 1 ms."""
     if limit_ms < 1:
-        raise InvalidRequest(f"Cannot expire messages older than {limit_ms} ms; minimum: 1 ms.")
+        raise InvalidRequest(
+            f"Cannot expire messages older than {limit_ms} ms. Name an age of 1 ms or more, or a "
+            "message id."
+        )

@@ -145,6 +145,7 @@ async def create_subscription(
         await topic.faults.apply_rules(FAULT_OPERATION_SUBSCRIBE, subject)
     properties = dict(properties or {})
     check_properties("a subscription", properties)
+    # An existing one keeps its properties, even if it has none (observed on Pulsar 4.0.7).
     existing = await _created(topic, name)
     if existing is not None:
         return existing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ledgerfold.storage.errors import DiskFailure
 from tests.model.broker_lab import TOPIC
 from tests.model.log_model import Message
 from tests.support.http_lab import HttpLab
@@ -123,6 +124,28 @@ def test_backlogs_and_subscriptions_of_a_namespace(lab: HttpLab) -> None:
     assert lab.status("POST", f"{N}/unsubscribe/__compaction") == 405
     for verb in ("clearBacklog", "unsubscribe/s"):
         assert lab.status("POST", f"/namespaces/public/nope/{verb}") == 404
+
+
+def test_a_topic_that_cannot_be_loaded_does_not_protect_the_others(
+    lab: HttpLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in Pulsar, they are done, and then the request fails."""
+    bad, load = f"{ALL}/a-bad-one", lab.broker.any_topic
+    for topic in (bad, T):
+        lab.done("PUT", f"{topic}/subscription/s", EARLIEST)
+    publish(lab, 3)
+
+    async def loaded(name: str, *arguments: bool, **options: bool) -> object:
+        if name.endswith("/a-bad-one"):
+            raise DiskFailure("1.log", "read", OSError("no disk"))
+        return await load(name, *arguments, **options)
+
+    monkeypatch.setattr(lab.broker, "any_topic", loaded)
+    for verb in ("clearBacklog", "unsubscribe/s"):
+        answer = lab.ask("POST", f"{N}/{verb}")
+        assert (answer.status, "no disk" in answer.reason) == (500, True)
+        assert verb != "clearBacklog" or backlog(lab) == 0
+    assert lab.get(f"{T}/subscriptions") == []
 
 
 def test_messages_expire_up_to_one(lab: HttpLab) -> None:
