@@ -29,7 +29,6 @@ from ledgerfold.garbage import garbage_kept
 from ledgerfold.storage.errors import CompactorUnavailable, InvalidRequest
 from ledgerfold.storage.paths import absolute_path
 from ledgerfold.strategies.allowed import AllowedStrategies, parse_allowed
-from ledgerfold.time_slices import set_time_slice
 
 if TYPE_CHECKING:
     from ledgerfold.compactor.starting import EngineStart
@@ -73,11 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _be_nice(value: int) -> None:
-    """Lowers the priority of this process, and of all processes that it starts; its time slices are
-    the system's.
-    """
-    # Those of the broker, which starts it, are short, so that a publish interrupts a compaction.
-    set_time_slice(0)
+    """Lowers the priority of this process, and of all processes that it starts."""
     if not value:
         return
     os.nice(value)

@@ -2,7 +2,6 @@
 
 A producer sends one message of 1 kB every 5 ms and waits for each receipt: first without other
 work, then while 10,000,000 messages of 100 B over 1,000,000 keys are compacted on a warm worker.
-The producer's threads have short time slices, as the broker's: usually it is on another machine.
 The 99th percentile is compared, once for each priority of the worker (`serve --compactor-nice`).
 The goal: at most 1.5 times as long beside a run.
 """
@@ -14,8 +13,6 @@ import time
 
 from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.administration.admin import Admin
-from ledgerfold.broker.server.tuning import SLICE_NS
-from ledgerfold.time_slices import set_time_slice
 from tests.benchmarks.compact_large import publish
 from tests.benchmarks.compaction import compact
 from tests.benchmarks.options import Options
@@ -38,7 +35,6 @@ class _Latencies(threading.Thread):
         self._url, self._over = url, threading.Event()
 
     def run(self) -> None:
-        set_time_slice(SLICE_NS)
         with Client(self._url) as client:
             producer = client.create_producer("beside")
             while not self._over.wait(_EVERY_S):

@@ -31,7 +31,7 @@ def test_the_worker_starts_before_recovery(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(process, "compactor_of", lambda _: compactor)
     monkeypatch.setattr(process, "recovered", fails)
-    monkeypatch.setattr(process, "tune", lambda: None)
+    monkeypatch.setattr(process, "keep_freed_memory", lambda: None)
     with pytest.raises(OSError, match="no disk"):
         process.serve(settings)
     assert pids != [0]
