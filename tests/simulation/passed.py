@@ -70,9 +70,9 @@ class PassedChecks(Told):
         if not (self.may_be_passed(topic, sub.name, position) or self.is_damaged):
             self.fail(f"{sub.name} passes {attempt} at {position}, and nobody acknowledged it")
 
-    def expired(self, topic: Topic, before_ms: int) -> list[tuple[str, Position]]:
-        """Returns the messages published before then, up to the first later one: every existing
-        subscription has passed them, once it got the request.
+    def expired(self, topic: Topic, before_ms: int) -> list[tuple[CursorRecord, Position]]:
+        """Returns the messages published before then, up to the first later one, with the cursor
+        of each existing subscription: it has passed them, once it got the request.
         """
         there = [at for each in topic.record.ledger_ids for at in self.entries(each)]
         old: list[Position] = []
@@ -82,14 +82,18 @@ class PassedChecks(Told):
             if attempt is None or attempt.publish_time_ms >= before_ms or position not in acked:
                 break
             old.append(position)
-        return [(name, each) for name in topic.cursors for each in old]
+        return [(record, each) for record in topic.cursors.values() for each in old]
 
     def check_expired(
-        self, topic: Topic, old: list[tuple[str, Position]], cursors: Mapping[str, Cursor]
+        self, topic: Topic, old: list[tuple[CursorRecord, Position]], cursors: Mapping[str, Cursor]
     ) -> None:
-        for name, position in old:
+        for record, position in old:
+            name = record.subscription
             sub, cursor = topic.subscriptions.get(name), cursors.get(name)
             if sub is None or cursor is None or sub.is_moving or self.is_damaged:
+                continue
+            if cursor.incarnation != record.incarnation:
+                # A seek ended meanwhile: it may have come after the expiry.
                 continue
             if not (cursor.is_acknowledged(position) or topic.is_gone(position)):
                 self.fail(f"{name} keeps {position}, which has expired")
