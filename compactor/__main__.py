@@ -53,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     _be_nice(options.nice)
+    if options.cores is not None:
+        _limit_cores(options.cores)
     # The worker writes into data directories, which only their owner may access.
     os.umask(0o077)
     # Spark forks: gRPC must not try to keep its threads across the fork. grpc reads this when it is
@@ -80,6 +82,14 @@ def _be_nice(value: int) -> None:
     # within its group: the group needs it, too. Other systems have no such file.
     with contextlib.suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(value))
+
+
+def _limit_cores(count: int) -> None:
+    """Restricts this process, and all that it starts, to the last `count` of its processors.
+
+    The kernel moves other processes to the rest. Linux only.
+    """
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-count:])
 
 
 def _serve(options: argparse.Namespace, events: int, secret: bytes) -> int:
@@ -201,6 +211,12 @@ def _parser() -> argparse.ArgumentParser:
         help="run at this nice value, 0 to 19; default: %(default)s",
     )
     parser.add_argument(
+        "--cores",
+        type=_cores,
+        metavar="N",
+        help="use only N of the machine's processors; Linux only; default: all",
+    )
+    parser.add_argument(
         "--allow-faults",
         action="store_true",
         help="let brokers that were started with --allow-faults kill this worker during their runs",
@@ -215,6 +231,14 @@ def _parser() -> argparse.ArgumentParser:
         "installed packages; may be repeated",
     )
     return parser
+
+
+def _cores(text: str) -> int:
+    if not hasattr(os, "sched_setaffinity"):
+        raise argparse.ArgumentTypeError("this system cannot limit a process to some processors")
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 1 or more")
+    return int(text)
 
 
 def _allowed(name: str) -> str:

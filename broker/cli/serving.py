@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -29,6 +30,7 @@ from ledgerfold.broker.cli.units import (
     TIME,
     parse_count,
     parse_moment_ms,
+    parse_positive,
     parse_size,
     parse_time_ms,
 )
@@ -82,6 +84,13 @@ def _percent(text: str) -> float:
         most = f"from 0% to {_GARBAGE_PERCENT_MAX}%"
         raise argparse.ArgumentTypeError(f"{text!r}: must be a whole percentage {most}")
     return int(digits) / 100
+
+
+def _cores(text: str) -> int:
+    """Parses a number of processors for the worker."""
+    if not hasattr(os, "sched_setaffinity"):
+        raise argparse.ArgumentTypeError("this system cannot limit a process to some processors")
+    return parse_positive(text)
 
 
 def _start_ms(text: str) -> int:
@@ -214,6 +223,11 @@ def _add_compactor(group: argparse._ArgumentGroup) -> None:
     add("--spark-master", default="local[2]", metavar="MASTER", help=master)
     nice = "the nice value of a local worker, 0 to 19 (19: lowest priority); default 0"
     add("--compactor-nice", type=int, choices=range(20), default=0, metavar="N", help=nice)
+    cores = (
+        "let a local worker use only N of the machine's processors; publishing is faster during a "
+        "run, which takes longer; Linux only; default: all"
+    )
+    add("--compactor-cores", type=_cores, metavar="N", help=cores)
     service = (
         "a user-defined compaction service, created by module:Factory in the broker's process; "
         "either of Pulsar's two factories selects the worker with that strategy"

@@ -102,6 +102,8 @@ class BrokerSettings:
     spark_master: str = "local[2]"
     # The nice value of a local worker, 0 to 19 (19: lowest priority).
     compactor_nice: int = 0
+    # The number of processors that a local worker may use. None: all.
+    compactor_cores: int | None = None
     # "module:Factory": executes plans in this process, instead of a worker.
     compaction_service: str | None = None
     # For user-defined strategies in a local worker: the limits of an answer and of a task.

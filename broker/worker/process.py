@@ -57,6 +57,7 @@ def worker_command(settings: BrokerSettings, local_dir: Path) -> list[str]:
         str(settings.strategy_memory_bytes),
         "--nice",
         str(settings.compactor_nice),
+        *(("--cores", str(cores)) if (cores := settings.compactor_cores) is not None else ()),
         *(("--allow-faults",) if settings.allow_faults else ()),
         *(f"--allow-strategy={name}" for name in settings.allowed_strategies.named),
     ]

@@ -1,13 +1,15 @@
 """Measures the latency of publishing while a gigabyte is compacted.
 
 A producer sends one message of 1 kB every 5 ms and waits for each receipt: first without other
-work, then while 10,000,000 messages of 100 B over 1,000,000 keys are compacted on a warm worker.
-The 99th percentile is compared, once for each priority of the worker (`serve --compactor-nice`).
-The goal: at most 1.5 times as long beside a run.
+work, then while topics of 10,000,000 messages of 100 B over 1,000,000 keys are compacted on a warm
+worker. The 99th percentile is compared: by default, with a lower priority of the worker (`serve
+--compactor-nice`), and with a core that it does not use (`--compactor-cores`). The goal: at most
+1.5 times as long beside a run.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -16,14 +18,18 @@ from ledgerfold.broker.client.administration.admin import Admin
 from tests.benchmarks.compact_large import publish
 from tests.benchmarks.compaction import compact
 from tests.benchmarks.options import Options
-from tests.benchmarks.report import Report, percentile
+from tests.benchmarks.report import Report, median, percentile, spread
 from tests.benchmarks.workload import Workload
 
 MESSAGES, KEYS, VALUE_BYTES = 10_000_000, 1_000_000, 100
 _PAYLOAD = bytes(1000)
 _EVERY_S = 0.005
 _QUIET_S = 10.0
-_NICE = (0, 10)
+_OPTIONS = {
+    "default": (),
+    "nice 10": ("--compactor-nice", "10"),
+    "one core less": ("--compactor-cores", str(max((os.cpu_count() or 1) - 1, 1))),
+}
 
 
 class _Latencies(threading.Thread):
@@ -52,30 +58,31 @@ def run(options: Options) -> Report:
     report = Report("beside", "publishing 1 kB every 5 ms, beside a compaction of 1 GB")
     size = options.messages_or(MESSAGES)
     workload = Workload(size, max(size * KEYS // MESSAGES, 1), VALUE_BYTES)
-    for nice in _NICE:
-        told = ("--compactor-nice", str(nice))
-        with options.broker(*told, compactor="local") as broker, Admin(broker.url) as admin:
+    topics = [f"large-{number}" for number in range(options.rounds_or(3))]
+    for name, arguments in _OPTIONS.items():
+        with options.broker(*arguments, compactor="local") as broker, Admin(broker.url) as admin:
             publish(broker.url, "warm-up", Workload(10_000, keys=500, value_bytes=100))
             compact(admin, "warm-up")
-            publish(broker.url, "large", workload)
+            for topic in topics:
+                publish(broker.url, topic, workload)
             latencies = _Latencies(broker.url)
             latencies.start()
             threading.Event().wait(_QUIET_S / (10 if options.quick else 1))
             quiet = latencies.end()
             latencies = _Latencies(broker.url)
             latencies.start()
-            seconds = compact(admin, "large").seconds
+            seconds = [compact(admin, topic).seconds for topic in topics]
             beside = latencies.end()
-        _add(report, nice, quiet, beside)
-        report.add(f"nice {nice}: the run", seconds, "s")
+        _add(report, name, quiet, beside)
+        report.add(f"{name}: a run", median(seconds), "s", spread(seconds))
     return report
 
 
-def _add(report: Report, nice: int, quiet: list[float], beside: list[float]) -> None:
+def _add(report: Report, name: str, quiet: list[float], beside: list[float]) -> None:
     before, after = percentile(quiet, 99), percentile(beside, 99)
-    report.add(f"nice {nice}: p50, idle", percentile(quiet, 50), "ms")
-    report.add(f"nice {nice}: p99, idle", before, "ms")
-    report.add(f"nice {nice}: p50, beside", percentile(beside, 50), "ms")
+    report.add(f"{name}: p50, idle", percentile(quiet, 50), "ms")
+    report.add(f"{name}: p99, idle", before, "ms")
+    report.add(f"{name}: p50, beside", percentile(beside, 50), "ms")
     against = f"{after / before:.2f} times as long as idle; goal 1.5"
-    report.add(f"nice {nice}: p99, beside", after, "ms", against)
-    report.add(f"nice {nice}: longest, beside", max(beside), "ms")
+    report.add(f"{name}: p99, beside", after, "ms", against)
+    report.add(f"{name}: longest, beside", max(beside), "ms")

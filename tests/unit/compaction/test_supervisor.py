@@ -589,11 +589,12 @@ def test_the_workers_command_has_everything_that_it_needs(tmp_path: Path) -> Non
     """This interpreter, any free port of the loopback, Spark's master, the working directory.
 
     The secret is not among it: every user of the machine can read command lines."""
-    settings = BrokerSettings(data_dir=tmp_path, spark_master="local[4]", compactor_nice=7)
+    settings = BrokerSettings(tmp_path, spark_master="yarn", compactor_nice=7, compactor_cores=1)
     command = worker_command(settings, tmp_path / "scratch")
     assert command == [
         *(sys.executable, "-m", "ledgerfold.compactor", "--listen", "127.0.0.1:0"),
         *("--engine", "auto"),
-        *("--spark-master", "local[4]", "--local-dir", str(tmp_path / "scratch")),
-        *("--strategy-timeout", "60", "--strategy-memory", "1073741824", "--nice", "7"),
+        *("--spark-master", "yarn", "--local-dir", str(tmp_path / "scratch")),
+        *("--strategy-timeout", "60", "--strategy-memory", "1073741824"),
+        *("--nice", "7", "--cores", "1"),
     ]
