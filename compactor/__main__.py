@@ -202,20 +202,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--strategy-memory", type=int, default=1 << 30, metavar="BYTES", help=memory
     )
-    parser.add_argument(
-        "--nice",
-        type=int,
-        choices=range(20),
-        default=0,
-        metavar="N",
-        help="run at this nice value, 0 to 19; default: %(default)s",
-    )
-    parser.add_argument(
-        "--cores",
-        type=_cores,
-        metavar="N",
-        help="use only N of the machine's processors; Linux only; default: all",
-    )
+    _add_priority(parser)
     parser.add_argument(
         "--allow-faults",
         action="store_true",
@@ -231,6 +218,23 @@ def _parser() -> argparse.ArgumentParser:
         "installed packages; may be repeated",
     )
     return parser
+
+
+def _add_priority(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--nice",
+        type=int,
+        choices=range(20),
+        default=0,
+        metavar="N",
+        help="run at this nice value, 0 to 19; default: %(default)s",
+    )
+    parser.add_argument(
+        "--cores",
+        type=_cores,
+        metavar="N",
+        help="use only N of the machine's processors; Linux only; default: all",
+    )
 
 
 def _cores(text: str) -> int:
