@@ -36,7 +36,7 @@ from ledgerfold.broker.compaction.own_strategies import check_allowed
 from ledgerfold.broker.compaction.progress import RunProgress
 from ledgerfold.broker.compaction.run_files import RunFiles
 from ledgerfold.broker.compaction.snapshot import TopicSnapshot, snapshot
-from ledgerfold.broker.worker.compactor import PlanRunner, may_have_pulsar_entries
+from ledgerfold.broker.worker.compactor import RunPlan, may_have_pulsar_entries
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import (
@@ -76,7 +76,7 @@ class CompactionRun:
         topic: CompactableTopic,
         record: RunRecord,
         history: CompactionHistory,
-        compactor: PlanRunner,
+        run_plan: RunPlan,
         files: RunFiles,
         strategy: CompactionStrategy | None = None,
     ) -> None:
@@ -87,7 +87,7 @@ class CompactionRun:
         self.ended = asyncio.Event()
         # Its input, once known: trimming keeps it (broker/topics/trimming.py).
         self.snapshot: TopicSnapshot | None = None
-        self._broker, self._history, self._compactor = broker, history, compactor
+        self._broker, self._history, self._run_plan = broker, history, run_plan
         self._files = files
         self._interruption: LedgerfoldError | None = None
         self._is_past_interruption = False
@@ -254,7 +254,7 @@ class CompactionRun:
         )
 
     async def _run_in_worker(self, plan: CompactionPlan) -> Manifest:
-        self._working = asyncio.create_task(self._compactor.run(plan, self._on_progress))
+        self._working = asyncio.create_task(self._run_plan(plan, self._on_progress))
         try:
             await asyncio.wait({self._working})
             return self._result_of(self._working)

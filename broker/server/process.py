@@ -29,7 +29,6 @@ from ledgerfold.broker.common.clock import Clock, ManualClock, WallClock
 from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.faults.disk import FaultyFiles
 from ledgerfold.broker.faults.faults import Faults
-from ledgerfold.broker.server.compactors import compactor_of
 from ledgerfold.broker.server.data_directory import held, recovered
 from ledgerfold.broker.server.grpc_server import Server
 from ledgerfold.broker.server.protection import Protection, hosts_of, protection_of
@@ -37,6 +36,7 @@ from ledgerfold.broker.server.seeding import check_archives, import_topics
 from ledgerfold.broker.server.start_checks import check_start, temporary_path
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.worker.compactor import Compactor
+from ledgerfold.broker.worker.service_compactor import compactor_of
 from ledgerfold.storage.files import Files, make_durable_dir
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.lock import DirectoryLock
