@@ -33,7 +33,7 @@ from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS, Persist
 from ledgerfold.broker.subscriptions.delivery import ANY_DELIVERY, DeliveryRules, Source
 from ledgerfold.broker.subscriptions.dispatcher import ConsumerState, Dispatcher, SubscriptionType
 from ledgerfold.broker.subscriptions.recorded_cursor import RecordedCursor
-from ledgerfold.broker.subscriptions.session import ConsumerKind, Session, why_busy
+from ledgerfold.broker.subscriptions.session import Session, why_busy
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (
     InvalidRequest,
@@ -63,7 +63,7 @@ class Subscription:
         persist_delay_ms: int = DELAY_MS,
         clock: Clock | None = None,
         outgoing: Outgoing | None = None,
-        consumers: ConsumerKind = Consumer,
+        consumers: Callable[..., Consumer] = Consumer,
         rules: DeliveryRules = ANY_DELIVERY,
     ) -> None:
         self._consumer_kind, self.created_ms = consumers, created_ms
