@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
 
 from ledgerfold.broker.subscriptions.cursor_operations import expire_all
 from ledgerfold.broker.topics.loaded_topic import TopicContext
@@ -33,20 +32,16 @@ from ledgerfold.storage.errors import LedgerfoldError
 _log = logging.getLogger(__name__)
 
 
-class HousekeepingBroker(TopicContext, Protocol):
-    """The part of the broker that housekeeping uses (broker/topics/broker.py)."""
-
-    @property
-    def topics(self) -> Mapping[str, Topic]: ...
-    @property
-    def non_persistent(self) -> NonPersistentTopics: ...
-
-
 class Housekeeping:
-    """The periodic checks of one broker, on its event loop."""
+    """The periodic checks of one broker, on its event loop. `topics`: those that are loaded."""
 
-    def __init__(self, broker: HousekeepingBroker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        broker: TopicContext,
+        topics: Mapping[str, Topic],
+        non_persistent: NonPersistentTopics,
+    ) -> None:
+        self._broker, self._topics, self._non_persistent = broker, topics, non_persistent
         # Two evictions at once would each remove the excess.
         self._enforcing = asyncio.Lock()
 
@@ -65,7 +60,7 @@ class Housekeeping:
 
     async def check_all(self) -> None:
         try:
-            await self._broker.non_persistent.end_unused()
+            await self._non_persistent.end_unused()
         except LedgerfoldError as error:
             _log.error("Schemas of unused topics are not deleted: %s", error)
         await self._check(_roll, _expire, self._enforce_quotas, _trim, _forget_producers)
@@ -75,7 +70,7 @@ class Housekeeping:
         await self._check(self._enforce_quotas)
 
     async def _check(self, *checks: Callable[[Topic], Awaitable[None]]) -> None:
-        for topic in tuple(self._broker.topics.values()):
+        for topic in tuple(self._topics.values()):
             for check in checks:
                 if topic.is_loaded:
                     await _do(check, topic)
@@ -84,7 +79,7 @@ class Housekeeping:
 
     async def _enforce_quotas(self, topic: Topic) -> None:
         async with self._enforcing:
-            await enforce_quotas(topic)
+            await enforce_quotas(topic, topic.producers.values())
 
 
 async def _do(check: Callable[[Topic], Awaitable[None]], topic: Topic) -> None:
