@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ledgerfold.broker.common.shielding import run_to_completion
-from ledgerfold.broker.kafka.config.defects import NO_DEFECTS, Defects
+from ledgerfold.broker.kafka.config.config import NO_DEFECTS, Defects
 from ledgerfold.broker.kafka.log.segments import LiveSegment, figures_of
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.worker.compactor import Compactor
