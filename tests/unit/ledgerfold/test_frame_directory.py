@@ -12,7 +12,7 @@ from ledgerfold import frames
 from ledgerfold.broker.cli.main import main
 from ledgerfold.frames.query import Query
 from ledgerfold.frames.reading import last_positions, parts_of
-from ledgerfold.storage.dead_tally import DeadTally
+from ledgerfold.storage.deletion_vector import DeadTally
 from ledgerfold.storage.entry import Position, read_header, stamp
 from ledgerfold.storage.errors import (
     Corruption,
