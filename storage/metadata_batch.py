@@ -12,7 +12,6 @@ from ledgerfold.storage.records import (
     encode_record,
     key,
     key_of,
-    ledger_key,
 )
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_DELETING, LedgerRecord
 
@@ -107,13 +106,13 @@ class MetadataBatch:
         self._delete_all(key("schema", topic, ""))
 
     def delete_ledger(self, ledger_id: int) -> None:
-        self._delete(ledger_key(ledger_id))
+        self._delete(key("ledger", ledger_id))
 
     def delete_cursor(self, topic: str, subscription: str) -> None:
         self._delete(key("cursor", topic, subscription))
 
     def delete_run(self, topic: str, number: int) -> None:
-        self._delete(key("run", topic, f"{number:020d}"))
+        self._delete(key("run", topic, number))
 
     def delete_tenant(self, name: str) -> None:
         self._delete(key("tenant", name))
