@@ -106,11 +106,6 @@ class Subscription:
         return self.recorded.is_durable
 
     @property
-    def is_recorded(self) -> bool:
-        """Returns whether its record is on disk: False while it is being created."""
-        return self.recorded.is_recorded
-
-    @property
     def type(self) -> SubscriptionType | None:
         """The current type; None while no consumer is connected."""
         return None if self._session is None else self._session.type
