@@ -262,7 +262,7 @@ class Topic(LoadedTopic):
     ) -> None:
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
             check()
-            batch.delete_cursor(record.name, subscription)
+            batch.delete("cursor", record.name, subscription)
 
         await self.stored.change(edit, deleted)
 
