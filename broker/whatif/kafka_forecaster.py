@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ledgerfold.broker.kafka.cleaner.cleaning import clean_segment
+from ledgerfold.broker.kafka.cleaner.cleaning import clean_segments
 from ledgerfold.broker.whatif.kafka_trials import check_trials, settings_of
 from ledgerfold.storage.errors import InvalidRequest, MissingFile, Moved
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CleanerSettings, KafkaHistory
@@ -77,14 +77,10 @@ def history_of(
     """Returns the current log. Raises MissingFile, Moved."""
     partition = topic.partition
     segments = list(partition.log.segments)
-    following = [*(each.base_offset for each in segments[1:]), partition.log.end_offset]
     return KafkaHistory(
         topic=partition.label,
         ledgers_dir=ledgers_dir,
-        segments=[
-            clean_segment(partition, each, next_offset)
-            for each, next_offset in zip(segments, following, strict=True)
-        ],
+        segments=clean_segments(partition, segments, partition.log.end_offset),
         log_start_offset=partition.log_start_offset,
         aborted=[each for segment in segments for each in segment.aborted],
         settings=settings,
