@@ -63,13 +63,19 @@ class Housekeeping:
             await self._non_persistent.end_unused()
         except LedgerfoldError as error:
             _log.error("Schemas of unused topics are not deleted: %s", error)
-        await self._check(_roll, _expire, self._enforce_quotas, _trim, _forget_producers)
+        await self._check(
+            lambda topic: topic.log.tail.roll_if_due(),
+            _expire,
+            self._enforce_quotas,
+            Topic.trim,
+            _forget_producers,
+        )
         await asyncio.to_thread(self._broker.store.reserve.renew)
 
     async def check_quotas(self) -> None:
         await self._check(self._enforce_quotas)
 
-    async def _check(self, *checks: Callable[[Topic], Awaitable[None]]) -> None:
+    async def _check(self, *checks: Callable[[Topic], Awaitable[object]]) -> None:
         for topic in tuple(self._topics.values()):
             for check in checks:
                 if topic.is_loaded:
@@ -82,7 +88,7 @@ class Housekeeping:
             await enforce_quotas(topic, topic.producers.values())
 
 
-async def _do(check: Callable[[Topic], Awaitable[None]], topic: Topic) -> None:
+async def _do(check: Callable[[Topic], Awaitable[object]], topic: Topic) -> None:
     try:
         await check(topic)
     except LedgerfoldError as error:
@@ -91,18 +97,10 @@ async def _do(check: Callable[[Topic], Awaitable[None]], topic: Topic) -> None:
         _log.exception("%s: housekeeping failed", topic.name)
 
 
-async def _roll(topic: Topic) -> None:
-    await topic.log.tail.roll_if_due()
-
-
 async def _expire(topic: Topic) -> None:
     ttl_ms = topic.policies().message_ttl_ms
     if ttl_ms > 0:
         await expire_all(topic, ttl_ms)
-
-
-async def _trim(topic: Topic) -> None:
-    await topic.trim()
 
 
 async def _forget_producers(topic: Topic) -> None:
