@@ -58,14 +58,14 @@ class Claim:
         if epoch is not None and not 0 <= epoch < EPOCH_MAX:
             raise InvalidRequest(f"The epoch {epoch} of a topic is not in 0 to 2^62 - 1.")
         self.mode, self.epoch, self.on_queued = mode, epoch, on_queued
-        self._turn: asyncio.Future[None] | None = None
+        # Set when its wait ends, with or without an error.
+        self._turn = asyncio.Event()
         self._error: LedgerfoldError | None = None
 
     async def wait(self) -> None:
         """Returns when it is this producer's turn. Raises the error of give_up()."""
-        self._turn = asyncio.get_running_loop().create_future()
         self.on_queued()
-        await self._turn
+        await self._turn.wait()
         # It may have given up after its turn had begun.
         self.check()
 
@@ -75,14 +75,12 @@ class Claim:
             raise self._error
 
     def begin_turn(self) -> None:
-        if self._turn is not None and not self._turn.done():
-            self._turn.set_result(None)
+        self._turn.set()
 
     def give_up(self, error: LedgerfoldError) -> None:
         """Ends the wait, or the request if it does not wait yet."""
         self._error = error
-        if self._turn is not None and not self._turn.done():
-            self._turn.set_exception(error)
+        self._turn.set()
 
 
 def _epoch(record: TopicRecord) -> int | None:
