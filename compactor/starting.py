@@ -26,7 +26,10 @@ _LATE_MODULES = (
 
 
 class EngineStart(ABC):
-    """The start of one engine. `name`: that of the engine, for people."""
+    """The start of one engine. `name`: that of the engine, for people.
+
+    The last four methods have no effect for an engine that ends with its worker.
+    """
 
     name: str
 
@@ -42,24 +45,24 @@ class EngineStart(ABC):
     def warm_up(self, engine: Engine) -> None:
         """Runs a first small job, if later ones are faster after it. Raises what a job raises."""
 
-    @abstractmethod
     def after_start(self, engine: Engine) -> None:
         """Prepares faster later starts. Takes seconds, in which no job runs."""
+        return
 
-    @abstractmethod
     def ended(self, engine: Engine) -> str:
         """Waits, on a separate thread, for the engine's end; returns how it ended.
 
         "" if it ends only with the worker.
         """
+        return ""
 
-    @abstractmethod
     def abandon(self) -> None:
         """Ends what is left of an engine that has failed. A job of it may still wait."""
+        return
 
-    @abstractmethod
     def clean_up(self) -> None:
         """Removes temporary files, after the engine's end."""
+        return
 
 
 @dataclass(frozen=True)
@@ -81,18 +84,6 @@ class InlineStart(EngineStart):
         """
         for name in _LATE_MODULES:
             import_module(name)
-
-    def after_start(self, engine: Engine) -> None:
-        """Does nothing: a start takes no time."""
-
-    def ended(self, engine: Engine) -> str:
-        return ""
-
-    def abandon(self) -> None:
-        """Does nothing: it has no processes that outlive a run."""
-
-    def clean_up(self) -> None:
-        """Does nothing: there are no temporary files."""
 
 
 def local_cores(master: str) -> int:

@@ -34,7 +34,7 @@ from ledgerfold.storage.entry import EntryHeader, crc32c
 from ledgerfold.storage.errors import Corruption, IncompatibleFormat, MissingFile
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.names import deletion_vector_path
-from ledgerfold.v1.records_pb2 import SegmentRecord
+from ledgerfold.v1.records_pb2 import DeletionVectorRecord, SegmentRecord
 
 VERSION = 1
 # CRC32C of the rest, version, rows of the segment, dead rows, entries with dead rows.
@@ -299,3 +299,55 @@ class VectorCache:
         vector = self._vectors.pop(path, None)
         if vector is not None:
             self._size_bytes -= vector.size_bytes
+
+
+class DeadTally:
+    """A tally of the entries of one segment, in order, with the dead rows of each.
+
+    It builds the segment's deletion vector, and the vector's record.
+
+    >>> from ledgerfold.storage.native import NativeBatchBuilder
+    >>> from ledgerfold.storage.entry import read_header, stamp
+    >>> tally = DeadTally()
+    >>> for entry_id in range(2):
+    ...     builder = NativeBatchBuilder("p")
+    ...     builder.add(b"v", key=b"k")
+    ...     entry = builder.build(sequence_id=entry_id, publish_time_ms=1)
+    ...     header = read_header(stamp(entry, 7, entry_id, append_time_ms=1, producer_number=1))
+    ...     tally.add(header, [] if entry_id else [0])
+    >>> stored, record = tally.finish()
+    >>> record.messages, record.entries, record.first.entry_id
+    (1, 1, 1)
+    """
+
+    def __init__(self) -> None:
+        self._offset = self._rows = 0
+        self._entries: list[DeadRows] = []
+        self._record = DeletionVectorRecord()
+
+    @property
+    def is_all_dead(self) -> bool:
+        return self._record.messages == self._rows
+
+    def add(self, header: EntryHeader, dead: Sequence[int]) -> None:
+        """Adds the next entry. `dead`: its dead rows, ascending."""
+        record, rows = self._record, header.message_count
+        if dead:
+            self._entries.append(DeadRows(self._offset, self._rows, rows, dead))
+            record.messages += len(dead)
+            record.entries += len(dead) == rows
+            # The dead rows' share of the entry.
+            record.bytes += header.size_bytes * len(dead) // rows
+        if len(dead) < rows:
+            if not record.HasField("first"):
+                record.first.ledger_id, record.first.entry_id = header.position
+            record.last.ledger_id, record.last.entry_id = header.position
+        self._offset += header.size_bytes
+        self._rows += rows
+
+    def finish(self) -> tuple[bytes, DeletionVectorRecord]:
+        """Returns the file and its record."""
+        stored = DeletionVector.of(self._rows, self._entries).encode()
+        self._record.size_bytes = len(stored)
+        self._record.checksum = int.from_bytes(stored[:4], "little")
+        return stored, self._record

@@ -36,9 +36,7 @@ from ledgerfold.storage.records import (
     decode,
     encode_record,
     key,
-    ledger_key,
     new_store_record,
-    schema_key,
 )
 from ledgerfold.storage.shared_lock import SharedLock
 from ledgerfold.storage.write_mark import WriteMark
@@ -183,7 +181,7 @@ class MetadataStore:
         return self._store.get(key("namespace", name))
 
     def ledger(self, ledger_id: int) -> LedgerRecord | None:
-        return self._get(LedgerRecord, ledger_key(ledger_id))
+        return self._get(LedgerRecord, key("ledger", ledger_id))
 
     def ledgers(self) -> list[LedgerRecord]:
         return self._all(LedgerRecord, b"ledger/")
@@ -205,7 +203,7 @@ class MetadataStore:
     def schema(self, topic: str, number: int | None = None) -> SchemaRecord | None:
         """Returns one of schemas(topic), by default the latest. Does not decode others."""
         if number is not None:
-            return self._get(SchemaRecord, schema_key(topic, number))
+            return self._get(SchemaRecord, key("schema", topic, number))
         latest = self._store.last(key("schema", topic, ""))
         return None if latest is None else decode(SchemaRecord, *latest)
 

@@ -12,7 +12,6 @@ from ledgerfold.storage.records import (
     encode_record,
     key,
     key_of,
-    ledger_key,
 )
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_DELETING, LedgerRecord
 
@@ -48,6 +47,10 @@ class MetadataBatch:
         listed.CopyFrom(record)
         listed.state, listed.being_made = LEDGER_STATE_DELETING, True
         self.put(listed)
+
+    def delete(self, kind: str, *parts: str | int) -> None:
+        """Deletes the record of that key (storage/records.py)."""
+        self._delete(key(kind, *parts))
 
     def _delete(self, at: bytes) -> None:
         self.puts.pop(at, None)
@@ -86,39 +89,24 @@ class MetadataBatch:
         self.deletes.discard(at)
         self.puts[at] = value
 
-    def delete_producer(self, topic: str, name: str) -> None:
-        self._delete(key("producer", topic, name))
-
     def delete_topic(self, name: str) -> None:
         """Deletes a topic with its cursors, producers, runs and schemas; the caller deletes its
         ledgers.
         """
-        self._delete(key("topic", name))
+        self.delete("topic", name)
         for kind in ("cursor", "producer", "run", "schema"):
             self._delete_all(key(kind, name, ""))
 
     def delete_partitioned_topic(self, name: str) -> None:
         """Deletes the record and the schemas; the partitions are separate topics."""
-        self._delete(key("partitioned", name))
+        self.delete("partitioned", name)
         self.delete_schemas(name)
 
     def delete_schemas(self, topic: str) -> None:
         """Deletes all versions of a topic's schema."""
         self._delete_all(key("schema", topic, ""))
 
-    def delete_ledger(self, ledger_id: int) -> None:
-        self._delete(ledger_key(ledger_id))
-
-    def delete_cursor(self, topic: str, subscription: str) -> None:
-        self._delete(key("cursor", topic, subscription))
-
-    def delete_run(self, topic: str, number: int) -> None:
-        self._delete(key("run", topic, f"{number:020d}"))
-
-    def delete_tenant(self, name: str) -> None:
-        self._delete(key("tenant", name))
-
     def delete_namespace(self, name: str) -> None:
         """Deletes the record, and schemas of topics that were never created."""
-        self._delete(key("namespace", name))
+        self.delete("namespace", name)
         self._delete_all(key("schema", f"persistent://{name}/"))

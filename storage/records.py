@@ -76,58 +76,32 @@ _OLD_STRATEGY, _ITS_NAME = "latest", "publishing-order"
 
 M = TypeVar("M", bound=Message)
 
-# The type of the value for each prefix of a key.
-_KINDS: dict[str, type[Message]] = {
-    "store": StoreRecord,
-    "writes": WriteCountRecord,
-    "tenant": TenantRecord,
-    "namespace": NamespaceRecord,
-    "topic": TopicRecord,
-    "partitioned": PartitionedTopicRecord,
-    "ledger": LedgerRecord,
-    "cursor": CursorRecord,
-    "producer": ProducerRecord,
-    "run": RunRecord,
-    "schema": SchemaRecord,
+# The type of the value for each prefix of a key, and its fields that follow the prefix.
+_KINDS: dict[str, tuple[type[Message], tuple[str, ...]]] = {
+    "store": (StoreRecord, ()),
+    "writes": (WriteCountRecord, ()),
+    "tenant": (TenantRecord, ("name",)),
+    "namespace": (NamespaceRecord, ("name",)),
+    "topic": (TopicRecord, ("name",)),
+    "partitioned": (PartitionedTopicRecord, ("name",)),
+    "ledger": (LedgerRecord, ("ledger_id",)),
+    "cursor": (CursorRecord, ("topic", "subscription")),
+    "producer": (ProducerRecord, ("topic", "name")),
+    "run": (RunRecord, ("topic", "number")),
+    "schema": (SchemaRecord, ("topic", "version")),
 }
+_PARTS = {kind: (prefix, fields) for prefix, (kind, fields) in _KINDS.items()}
 
 
-def key(kind: str, *parts: str) -> bytes:
-    return f"{kind}/{chr(0).join(parts)}".encode()
-
-
-def ledger_key(ledger_id: int) -> bytes:
-    return key("ledger", f"{ledger_id:020d}")
-
-
-def schema_key(topic: str, version: int) -> bytes:
-    return key("schema", topic, f"{version:020d}")
+def key(prefix: str, *parts: str | int) -> bytes:
+    texts = (f"{part:020d}" if isinstance(part, int) else part for part in parts)
+    return f"{prefix}/{chr(0).join(texts)}".encode() if parts else prefix.encode()
 
 
 def key_of(record: Message) -> bytes:
     """Returns the key under which a record is stored."""
-    match record:
-        case TenantRecord():
-            return key("tenant", record.name)
-        case NamespaceRecord():
-            return key("namespace", record.name)
-        case TopicRecord():
-            return key("topic", record.name)
-        case PartitionedTopicRecord():
-            return key("partitioned", record.name)
-        case LedgerRecord():
-            return ledger_key(record.ledger_id)
-        case CursorRecord():
-            return key("cursor", record.topic, record.subscription)
-        case ProducerRecord():
-            return key("producer", record.topic, record.name)
-        case RunRecord():
-            return key("run", record.topic, f"{record.number:020d}")
-        case SchemaRecord():
-            return schema_key(record.topic, record.version)
-        case WriteCountRecord():
-            return WRITES_KEY
-    return STORE_KEY
+    prefix, fields = _PARTS[type(record)]
+    return key(prefix, *(getattr(record, name) for name in fields))
 
 
 def encode_record(record: Message) -> bytes:
@@ -182,7 +156,7 @@ def decode_record(record_key: bytes, value: bytes) -> Message:
 
     Raises Corruption, IncompatibleFormat (a later build wrote it).
     """
-    kind = _KINDS.get(record_key.partition(b"/")[0].decode(errors="replace"))
+    kind, _ = _KINDS.get(record_key.partition(b"/")[0].decode(errors="replace"), (None, ()))
     if kind is None:
         raise Corruption(f"metadata record {record_key!r}", 0, "a known kind of record", "this key")
     record = decode(kind, record_key, value)

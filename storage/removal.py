@@ -45,7 +45,7 @@ def delete_ledgers(
         with metadata.batch() as batch:
             for ledger_id in gone:
                 if metadata.ledger(ledger_id) is not None:
-                    batch.delete_ledger(ledger_id)
+                    batch.delete("ledger", ledger_id)
 
 
 def delete_left(

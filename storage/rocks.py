@@ -44,6 +44,17 @@ _NO_SPACE = "No space left on device"
 _log = logging.getLogger(__name__)
 
 
+def pairs_in(database: Any, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yields the pairs of a RocksDB database. Raises Exception, as the binding does."""
+    cursor = database.iter()
+    cursor.seek(prefix)
+    while cursor.valid() and (key := bytes(cursor.key())).startswith(prefix):
+        yield key, bytes(cursor.value())
+        cursor.next()
+    # An unreadable block ends the iteration without an error.
+    cursor.status()
+
+
 class RocksKeyValue:
     """A KeyValueStore in a folder. Threads may share it."""
 
@@ -109,23 +120,14 @@ class RocksKeyValue:
 
     def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         with self._access.shared():
-            pairs = dict(self._scan(prefix))
+            with self._typed_errors("A metadata read"):
+                pairs = dict(pairs_in(self._db, prefix))
             for key, value in self._doubtful.items():
                 if value is None:
                     pairs.pop(key, None)
                 elif key.startswith(prefix):
                     pairs[key] = value
         return sorted(pairs.items())
-
-    def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        with self._typed_errors("A metadata read"):
-            cursor = self._db.iter()
-            cursor.seek(prefix)
-            while cursor.valid() and (key := bytes(cursor.key())).startswith(prefix):
-                yield key, bytes(cursor.value())
-                cursor.next()
-            # An unreadable block ends the iteration without an error.
-            cursor.status()
 
     def last(self, prefix: bytes) -> tuple[bytes, bytes] | None:
         with self._access.shared():

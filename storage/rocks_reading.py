@@ -27,10 +27,11 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ledgerfold.storage.errors import Corruption
 from ledgerfold.storage.key_value import MemoryKeyValue
+from ledgerfold.storage.rocks import pairs_in
 
 # Files that are written or not needed: RocksDB's text log, lock, options; the binding's settings.
 _NOT_LINKED = ("LOG", "LOCK", "OPTIONS", "rocksdict")
@@ -79,41 +80,29 @@ def read_pairs(folder: Path) -> StoredPairs:
 
 def _repaired(folder: Path) -> MemoryKeyValue:
     """Returns the pairs that remain after RocksDB has repaired a copy."""
-    from rocksdict import Rdict
+    from rocksdict import Options, Rdict
 
     with tempfile.TemporaryDirectory(prefix="ledgerfold-") as name:
         copy = Path(name) / "metadata"
         shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("LOCK", "rocksdict*"))
         try:
-            Rdict.repair(str(copy), _options())
+            Rdict.repair(str(copy), Options(raw_mode=True))
             return _read(copy, folder, _ALL_THAT_IS_GOOD)
         except Exception:
             # The binding raises plain Exception for all RocksDB errors.
             return MemoryKeyValue()
 
 
-def _options() -> Any:
-    from rocksdict import Options
-
-    return Options(raw_mode=True)
-
-
 def _read(store_folder: Path, folder: Path, mode: str) -> MemoryKeyValue:
-    from rocksdict import AccessType, DBRecoveryMode, Rdict
+    from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
 
-    options = _options()
+    options = Options(raw_mode=True)
     options.set_wal_recovery_mode(getattr(DBRecoveryMode, mode)())
     pairs = MemoryKeyValue()
     try:
         store = Rdict(str(store_folder), options, access_type=AccessType.read_only())
         try:
-            cursor = store.iter()
-            cursor.seek_to_first()
-            while cursor.valid():
-                pairs.write({bytes(cursor.key()): bytes(cursor.value())}, ())
-                cursor.next()
-            # An unreadable block ends the iteration without an error.
-            cursor.status()
+            pairs.write(dict(pairs_in(store, b"")), ())
         finally:
             store.close()
     except Exception as error:

@@ -28,8 +28,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from ledgerfold.storage.dead_tally import DeadTally
-from ledgerfold.storage.deletion_vector import load_vector, place_of, read_vector
+from ledgerfold.storage.deletion_vector import DeadTally, load_vector, place_of, read_vector
 from ledgerfold.storage.entry import (
     LATEST,
     Codec,

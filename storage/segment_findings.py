@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ledgerfold.storage.dead_tally import DeadTally
-from ledgerfold.storage.deletion_vector import DeletionVector
+from ledgerfold.storage.deletion_vector import DeadTally, DeletionVector
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import IncompatibleFormat
 from ledgerfold.storage.kafka.span import Span

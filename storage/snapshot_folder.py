@@ -135,6 +135,11 @@ def read_records(folder: Path, files: Files) -> SnapshotRecords:
             data = file.pread(file.size_bytes, 0)
     except FileNotFoundError as error:
         raise SnapshotNotFound(folder.name) from error
+    return decoded_records(data, str(path))
+
+
+def decoded_records(data: bytes, path: str) -> SnapshotRecords:
+    """Returns the records in `data`, which was read from `path`. Raises Corruption."""
     checksum, data = data[:_CRC_BYTES], data[_CRC_BYTES:]
     try:
         if checksum == checksum_of(data):
@@ -142,7 +147,7 @@ def read_records(folder: Path, files: Files) -> SnapshotRecords:
         found = "other bytes"
     except DecodeError as error:
         found = str(error)
-    raise Corruption(str(path), 0, "the records of a snapshot, with their checksum", found)
+    raise Corruption(path, 0, "the records of a snapshot, with their checksum", found)
 
 
 def ledgers_of(records: SnapshotRecords) -> dict[int, LedgerRecord]:

@@ -24,7 +24,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
 from ledgerfold.storage.archive_labels import complete_labels
 from ledgerfold.storage.deletion_vector import VectorCache
@@ -53,7 +53,7 @@ from ledgerfold.storage.reader import LedgerReader
 from ledgerfold.storage.records import FEATURES, decode_record
 from ledgerfold.storage.removal import delete_left
 from ledgerfold.storage.segment import tally_segment
-from ledgerfold.storage.snapshot_folder import SnapshotFolder, checksum_of, flat
+from ledgerfold.storage.snapshot_folder import SnapshotFolder, checksum_of, decoded_records, flat
 from ledgerfold.storage.snapshots import RECORDS_BYTES_MAX
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_CLOSED,
@@ -151,7 +151,8 @@ class TopicImport:
         """
         try:
             with tarfile.open(self._path, "r|") as archive:
-                records = self._records(archive)
+                data = self._member(archive, SNAPSHOT_RECORDS, RECORDS_BYTES_MAX)
+                records = decoded_records(data, str(self._path))
                 features = self._features(archive)
                 checked = _Checked(records, str(self._path))
                 self._check_free(checked)
@@ -197,16 +198,6 @@ class TopicImport:
         if info.size > bytes_max:
             raise LimitExceeded(f"Bytes of {name} in {self._path}", info.size, bytes_max, "")
         return self._content(archive, info).read()
-
-    def _records(self, archive: tarfile.TarFile) -> SnapshotRecords:
-        data = self._member(archive, SNAPSHOT_RECORDS, RECORDS_BYTES_MAX)
-        try:
-            if data[:4] == checksum_of(data[4:]):
-                return SnapshotRecords.FromString(data[4:])
-            found = "records with a wrong checksum"
-        except DecodeError as error:
-            found = str(error)
-        raise self._damage(found)
 
     def _features(self, archive: tarfile.TarFile) -> list[str]:
         names = self._member(archive, _FEATURES, _FEATURES_BYTES_MAX).decode(errors="replace")

@@ -18,7 +18,7 @@ Two kinds of them hold entries:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -60,15 +60,7 @@ def unnamed_files(
     `split`: paths of the segments that an unfinished repair has split off; those are copies. Raises
     DiskFailure.
     """
-    return list(_unnamed_files(ledgers_dir, ledgers, files, split))
-
-
-def _unnamed_files(
-    ledgers_dir: Path,
-    ledgers: Mapping[int, LedgerRecord],
-    files: Files,
-    split: Collection[str],
-) -> Iterator[UnnamedFile]:
+    found = list[UnnamedFile]()
     for folder in files.listdir(ledgers_dir):
         ledger_id = parse_ledger_dir(folder)
         if ledger_id is None:
@@ -82,7 +74,8 @@ def _unnamed_files(
             path = ledgers_dir / folder / name
             holds_entries, is_raw = _look(path, ledger_id, files)
             is_raw = is_raw and relative not in split
-            yield UnnamedFile(path, ledger_id, holds_entries, is_raw)
+            found.append(UnnamedFile(path, ledger_id, holds_entries, is_raw))
+    return found
 
 
 def _look(path: Path, ledger_id: int, files: Files) -> tuple[bool, bool]:

@@ -93,7 +93,7 @@ class CompactionHistory:
             queued.number = record.last_run_number
             self._put(queued, batch)
             if queued.number > RUNS_KEPT:
-                batch.delete_run(record.name, queued.number - RUNS_KEPT)
+                batch.delete("run", record.name, queued.number - RUNS_KEPT)
 
         await stored.change(edit, self._unsaved.clear)
         return queued

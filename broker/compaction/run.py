@@ -36,9 +36,9 @@ from ledgerfold.broker.compaction.own_strategies import check_allowed
 from ledgerfold.broker.compaction.progress import RunProgress
 from ledgerfold.broker.compaction.run_files import RunFiles
 from ledgerfold.broker.compaction.snapshot import TopicSnapshot, snapshot
-from ledgerfold.broker.worker.compactor import PlanRunner, may_have_pulsar_entries
+from ledgerfold.broker.worker.compactor import RunPlan, may_have_pulsar_entries
 from ledgerfold.storage.crash_points import reach
-from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.entry import EARLIEST
 from ledgerfold.storage.errors import (
     CompactionCancelled,
     CompactionFailed,
@@ -62,7 +62,6 @@ from ledgerfold.v1.records_pb2 import (
     CompactionStrategy,
     RunRecord,
 )
-from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +75,7 @@ class CompactionRun:
         topic: CompactableTopic,
         record: RunRecord,
         history: CompactionHistory,
-        compactor: PlanRunner,
+        run_plan: RunPlan,
         files: RunFiles,
         strategy: CompactionStrategy | None = None,
     ) -> None:
@@ -87,7 +86,7 @@ class CompactionRun:
         self.ended = asyncio.Event()
         # Its input, once known: trimming keeps it (broker/topics/trimming.py).
         self.snapshot: TopicSnapshot | None = None
-        self._broker, self._history, self._compactor = broker, history, compactor
+        self._broker, self._history, self._run_plan = broker, history, run_plan
         self._files = files
         self._interruption: LedgerfoldError | None = None
         self._is_past_interruption = False
@@ -196,12 +195,13 @@ class CompactionRun:
         record = self.record
         record.ledger_id = await self._broker.in_thread(self._broker.metadata.allocate_ledger_id)
         record.previous_ledger_id = snapshot.previous_ledger_id
-        record.horizon.CopyFrom(_position(snapshot.horizon))
+        record.horizon.ledger_id, record.horizon.entry_id = snapshot.horizon
         record.retain_null_key = self.topic.policies().retain_null_key
         record.plan_time_ms = self._broker.clock_ms()
         record.unsized_empties_survive = self.topic.emulation().unsized_empties_survive
         if snapshot.floor > EARLIEST:
-            record.retention_floor.CopyFrom(_position(snapshot.floor))
+            floor = record.retention_floor
+            floor.ledger_id, floor.entry_id = snapshot.floor
         await self._history.save(record)
 
     def _plan(self, snapshot: TopicSnapshot) -> CompactionPlan:
@@ -231,7 +231,8 @@ class CompactionRun:
         if record.HasField("retention_floor"):
             plan.retention_floor.CopyFrom(record.retention_floor)
         if snapshot.raw_after > EARLIEST:
-            plan.horizon_previous.CopyFrom(_position(snapshot.raw_after))
+            before = plan.horizon_previous
+            before.ledger_id, before.entry_id = snapshot.raw_after
         return plan
 
     def _continues_previous(self) -> bool:
@@ -254,7 +255,7 @@ class CompactionRun:
         )
 
     async def _run_in_worker(self, plan: CompactionPlan) -> Manifest:
-        self._working = asyncio.create_task(self._compactor.run(plan, self._on_progress))
+        self._working = asyncio.create_task(self._run_plan(plan, self._on_progress))
         try:
             await asyncio.wait({self._working})
             return self._result_of(self._working)
@@ -365,10 +366,6 @@ class CompactionRun:
     def _notify(self) -> None:
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
-
-
-def _position(position: Position) -> PositionRecord:
-    return PositionRecord(ledger_id=position.ledger_id, entry_id=position.entry_id)
 
 
 def _log_end(record: RunRecord) -> None:

@@ -25,6 +25,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from ledgerfold.broker.common.names import COMPACTION_CURSOR
 from ledgerfold.broker.compaction.due import has_news, is_outdated, rules_of
@@ -43,9 +44,9 @@ from ledgerfold.broker.compaction.run import CompactionRun
 from ledgerfold.broker.compaction.run_files import RunFiles
 from ledgerfold.broker.compaction.snapshot import TopicSnapshot
 from ledgerfold.broker.compaction.threshold import Sleep, ThresholdMonitor
-from ledgerfold.broker.faults.compaction import FaultyRunner
+from ledgerfold.broker.faults.compaction import run_or_fail
 from ledgerfold.broker.faults.faults import Faults
-from ledgerfold.broker.worker.compactor import Compactor
+from ledgerfold.broker.worker.compactor import Compactor, RunPlan
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.errors import (
     CompactionCancelled,
@@ -83,7 +84,9 @@ class CompactionScheduler:
         faults: Faults | None = None,
     ) -> None:
         self.compactor = compactor
-        self._runner = compactor if faults is None else FaultyRunner(compactor, faults)
+        self._run_plan: RunPlan = compactor.run
+        if faults is not None:
+            self._run_plan = partial(run_or_fail, compactor.run, faults)
         self.history = CompactionHistory(broker.metadata, lambda: broker.executor, broker.clock_ms)
         self.monitor = ThresholdMonitor(broker, self, sleep)
         self._broker = broker
@@ -178,7 +181,7 @@ class CompactionScheduler:
         record = await self.history.queue(topic.stored, trigger, chosen)
         reach("run.recorded")
         run = CompactionRun(
-            self._broker, topic, record, self.history, self._runner, self._files, strategy
+            self._broker, topic, record, self.history, self._run_plan, self._files, strategy
         )
         if not self._is_usable(topic):
             await run.abort(CompactionFenced(f"{topic.name} was {_AWAY} before the run."))

@@ -96,10 +96,13 @@ class KafkaExplainer:
             offset = request.message_id.entry_id
             scan = await self._read(topic, _Scan(round_, topic, set(), offset), offset)
             if scan.at is None:
-                return _answer([_explain_missing(offset, scan)], _notes(topic, plan, scan))
+                explanation = explain_missing(offset, scan.round, scan.around)
+                missing = _explained(offset, 0, explanation, place=pb.VERSION_PLACE_TRIMMED)
+                return pb.ExplainResponse(versions=[missing], notes=_notes(topic, plan, scan))
             keys = set() if isinstance(scan.at, Marker) else {scan.at.key}
         scan = await self._read(topic, _Scan(round_, topic, keys, offset), 0)
-        return _answer(scan.explained(), _notes(topic, plan, scan), scan.older)
+        notes = _notes(topic, plan, scan)
+        return pb.ExplainResponse(versions=scan.explained(), versions_older=scan.older, notes=notes)
 
     async def _read(self, topic: KafkaTopic, scan: _Scan, offset: int) -> _Scan:
         """Scans from an offset on; if the offset is not 0, only its batch."""
@@ -238,17 +241,18 @@ class _Scan:
     def explained(self) -> list[pb.ExplainedVersion]:
         round_ = self.round_found
         if isinstance(self.at, Marker):
-            return [
-                _explained(self.at.offset, self.at.timestamp_ms, explain_marker(self.at, round_))
-            ]
-        return [_explained_record(each, self._explain(each, round_)) for each in self._records]
+            explanation = explain_marker(self.at, round_)
+            return [_explained(self.at.offset, self.at.timestamp_ms, explanation)]
+        return [self._explain(each, round_) for each in self._records]
 
-    def _explain(self, record: Record, round_: NextRound) -> Explanation:
+    def _explain(self, record: Record, round_: NextRound) -> pb.ExplainedVersion:
         key = record.key
         mapped = None if key is None else self.mapped.get(key)
         newest = None if key is None else self.newest.get(key)
         newer = newest if newest is not None and newest > record.offset else None
-        return explain(record, round_, mapped=mapped, newer=newer)
+        explanation = explain(record, round_, mapped=mapped, newer=newer)
+        value_bytes = len(record.value or b"")
+        return _explained(record.offset, record.timestamp_ms, explanation, value_bytes)
 
 
 def _last_of(header: BatchHeader, last: LastEntry | None) -> bool:
@@ -280,11 +284,18 @@ def _keys(request: pb.ExplainRequest) -> set[bytes | None]:
     return keys
 
 
-def _explained(offset: int, time_ms: int, explanation: Explanation) -> pb.ExplainedVersion:
+def _explained(
+    offset: int,
+    time_ms: int,
+    explanation: Explanation,
+    value_bytes: int = 0,
+    place: pb.VersionPlace = pb.VERSION_PLACE_RAW,
+) -> pb.ExplainedVersion:
     explained = pb.ExplainedVersion(
         id=MessageId(ledger_id=0, entry_id=offset, partition=-1, batch_index=-1),
         event_time_ms=max(time_ms, 0),
-        place=pb.VERSION_PLACE_RAW,
+        place=place,
+        value_bytes=value_bytes,
         next_rule=explanation.rule,
         what=explanation.description,
         next=explanation.next,
@@ -294,24 +305,6 @@ def _explained(offset: int, time_ms: int, explanation: Explanation) -> pb.Explai
         by = MessageId(ledger_id=0, entry_id=explanation.by, partition=-1, batch_index=-1)
         explained.next_by.CopyFrom(by)
     return explained
-
-
-def _explained_record(record: Record, explanation: Explanation) -> pb.ExplainedVersion:
-    explained = _explained(record.offset, record.timestamp_ms, explanation)
-    explained.value_bytes = len(record.value or b"")
-    return explained
-
-
-def _explain_missing(offset: int, scan: _Scan) -> pb.ExplainedVersion:
-    explained = _explained(offset, 0, explain_missing(offset, scan.round, scan.around))
-    explained.place = pb.VERSION_PLACE_TRIMMED
-    return explained
-
-
-def _answer(
-    versions: Sequence[pb.ExplainedVersion], notes: Sequence[str], older: int = 0
-) -> pb.ExplainResponse:
-    return pb.ExplainResponse(versions=versions, versions_older=older, notes=notes)
 
 
 def _notes(topic: KafkaTopic, plan: Plan, scan: _Scan) -> list[str]:

@@ -9,7 +9,7 @@ two without output), the run fails when the compactor has finished.
 from __future__ import annotations
 
 from ledgerfold.broker.faults.faults import Faults
-from ledgerfold.broker.worker.compactor import OnProgress, PlanRunner
+from ledgerfold.broker.worker.compactor import OnProgress, RunPlan
 from ledgerfold.storage.errors import CompactionFailed
 from ledgerfold.v1.admin_pb2 import (
     COMPACTION_PHASE_COMMIT,
@@ -29,26 +29,22 @@ _STAGES = {
 }
 
 
-class FaultyRunner:
-    """Runs plans on a compactor, and fails those that rules name."""
-
-    def __init__(self, compactor: PlanRunner, faults: Faults) -> None:
-        self._compactor, self._faults = compactor, faults
-
-    async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
-        """Runs a plan. Raises CompactionFailed for a rule that hits, and as Compactor.run()."""
-        phase = self._faults.failing_phase(plan.topic)
-        plan.crash_at = _POINTS.get(phase, "")
-        try:
-            manifest = await self._compactor.run(plan, on_progress)
-        except CompactionFailed as error:
-            if phase in _POINTS and error.worker_died:
-                # A run of a small topic may have sent no progress from which the phase is known.
-                why = "the worker died, as a fault rule demands (`ledgerfold faults list`)"
-                raise CompactionFailed(_STAGES[phase], why, worker_died=True) from error
-            raise
-        if phase in _STAGES:
-            raise CompactionFailed(
-                _STAGES[phase], "a fault rule made it fail (`ledgerfold faults list`)"
-            )
-        return manifest
+async def run_or_fail(
+    run: RunPlan, faults: Faults, plan: CompactionPlan, on_progress: OnProgress
+) -> Manifest:
+    """Runs a plan. Raises CompactionFailed for a rule that hits, and as Compactor.run()."""
+    phase = faults.failing_phase(plan.topic)
+    plan.crash_at = _POINTS.get(phase, "")
+    try:
+        manifest = await run(plan, on_progress)
+    except CompactionFailed as error:
+        if phase in _POINTS and error.worker_died:
+            # A run of a small topic may have sent no progress from which the phase is known.
+            why = "the worker died, as a fault rule demands (`ledgerfold faults list`)"
+            raise CompactionFailed(_STAGES[phase], why, worker_died=True) from error
+        raise
+    if phase in _STAGES:
+        raise CompactionFailed(
+            _STAGES[phase], "a fault rule made it fail (`ledgerfold faults list`)"
+        )
+    return manifest

@@ -22,13 +22,17 @@ from random import getrandbits
 from ledgerfold.broker.kafka.config.config import BrokerConfig, LogConfig
 from ledgerfold.broker.kafka.config.settings import INT_MAX
 from ledgerfold.broker.kafka.log.aborted import committed
-from ledgerfold.broker.kafka.log.appended import Appended, CopiedBatches
 from ledgerfold.broker.kafka.log.checkpoint_file import topic_partition
 from ledgerfold.broker.kafka.log.loading import FoundBatch
 from ledgerfold.broker.kafka.log.log import KafkaLog
 from ledgerfold.broker.kafka.log.reads import StoredBatch
 from ledgerfold.broker.kafka.log.segments import LiveSegment
-from ledgerfold.broker.kafka.log.validation import AppendRules, ValidatedBatch
+from ledgerfold.broker.kafka.log.validation import (
+    Appended,
+    AppendRules,
+    CopiedBatches,
+    ValidatedBatch,
+)
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.kafka.producers.producer_snapshots import replay_start, take_snapshot
 from ledgerfold.broker.kafka.producers.producers import Producers
@@ -127,11 +131,8 @@ class Partition:
         if batch.header.last_offset < self._replayed_from:
             return
         marker = read_end_marker(batch.batch()) if batch.header.is_control else None
-        aborted = (
-            self.producers.abort_open_transactions(batch.header.base_offset)
-            if batch.is_behind_loss
-            else ()
-        )
+        first = batch.header.base_offset
+        aborted = self.producers.abort_open_transactions(first) if batch.is_behind_loss else ()
         aborted += self.producers.replay(batch.header, marker, batch.append_time_ms)
         if batch.segment.growth is not None and not self._was_truncated:
             batch.segment.aborted.extend(each.record() for each in aborted)
@@ -179,9 +180,7 @@ class Partition:
             now_ms = copied.append_time_ms
         taken = self._take(batch, origin, now_ms, fits_segment=copied is None)
         header = taken.header
-        marker = None
-        if header.is_control:
-            marker = read_end_marker(taken.header_bytes + taken.section)
+        marker = read_end_marker(taken.header_bytes + taken.section) if header.is_control else None
         # NOTE: as in Kafka, a batch that is refused now, or a duplicate, may have rolled the
         # segment.
         if copied is None:

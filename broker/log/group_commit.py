@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from ledgerfold.broker.common.shielding import run_to_completion
+from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.log.files import LogFiles
 from ledgerfold.broker.log.new_ledgers import NewLedgers
 from ledgerfold.broker.log.state import LogState
@@ -124,23 +124,20 @@ class GroupCommit:
         await self._files.in_thread(writer.seal_segment)
         return self._state.last_durable
 
+    @runs_to_completion
     async def _with_disk(self, work: Callable[[], Awaitable[_T]]) -> _T:
         """Runs `work` once the disk is free, to completion even if the caller is cancelled.
 
         Raises the error that failed the log; a failure of `work` fails the log.
         """
-
-        async def step() -> _T:
-            async with self._disk:
-                if self._state.failure is not None:
-                    raise self._state.failure
-                try:
-                    return await work()
-                except LedgerfoldError as error:
-                    self._state.fail(error)
-                    raise
-
-        return await run_to_completion(step())
+        async with self._disk:
+            if self._state.failure is not None:
+                raise self._state.failure
+            try:
+                return await work()
+            except LedgerfoldError as error:
+                self._state.fail(error)
+                raise
 
     async def close(self) -> bool:
         """Flushes, closes the open ledger, and ends all reads with Moved. Raises DiskFailure.
@@ -158,9 +155,10 @@ class GroupCommit:
             writer, self._writers.open = self._writers.open, None
             self._state.close()
             # NOTE: after a failure, too: a thread may still write to the next ledger to recover.
-            await run_to_completion(self._close(None if has_failed else writer))
+            await self._close(None if has_failed else writer)
         return not has_failed
 
+    @runs_to_completion
     async def _close(self, writer: LedgerWriter | None) -> None:
         async with self._disk:
             if writer is not None:

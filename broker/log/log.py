@@ -8,7 +8,7 @@
   group_commit.py  flushes of queued entries
   tail.py          appends
   positions.py     the positions of entries
-  views.py         the compacted view
+  view.py          the compacted view
   reads.py         combined reads of raw ledgers and the view
   search.py        searches: by time, the last entry, a reader's start
 
@@ -32,7 +32,7 @@ from ledgerfold.broker.log.search import LogSearch
 from ledgerfold.broker.log.state import LogState
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.log.tail import LogTail
-from ledgerfold.broker.log.views import Views
+from ledgerfold.broker.log.view import Views
 from ledgerfold.broker.log.writers import Writers
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import DiskFailure

@@ -15,8 +15,7 @@ from ledgerfold.broker.log.files import LogFiles
 from ledgerfold.broker.log.positions import LogPositions
 from ledgerfold.broker.log.raw_ledgers import RawLedgers
 from ledgerfold.broker.log.state import LogState
-from ledgerfold.broker.log.view import View
-from ledgerfold.broker.log.views import Views
+from ledgerfold.broker.log.view import View, Views
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import MissingFile
 from ledgerfold.storage.ledger import LedgerReader, StoredEntry

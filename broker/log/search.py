@@ -16,8 +16,7 @@ from ledgerfold.broker.log.positions import LogPositions
 from ledgerfold.broker.log.raw_ledgers import RawLedgers
 from ledgerfold.broker.log.reads import LogReads
 from ledgerfold.broker.log.state import LogState
-from ledgerfold.broker.log.view import RAW, View
-from ledgerfold.broker.log.views import Views
+from ledgerfold.broker.log.view import RAW, View, Views
 from ledgerfold.storage.entry import EARLIEST, LATEST, Position
 from ledgerfold.storage.errors import CompactedLedgerDamaged, Corruption
 from ledgerfold.storage.ledger import StoredEntry

@@ -39,7 +39,7 @@ class LogState:
         # Called when more is durable or nothing more will be, and when reads have ended.
         self.on_durable: set[Callable[[], None]] = set()
         self.on_closed: set[Callable[[], None]] = set()
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._changed = asyncio.Event()
 
     def advance(self, durable: Position) -> None:
         """Records that everything through `durable` is durable."""
@@ -72,15 +72,9 @@ class LogState:
 
     def wake(self) -> None:
         """Wakes the waiters of changed()."""
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     async def changed(self) -> None:
         """Returns when more is durable, or the log failed, ended or was closed."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
-        try:
-            await waiter
-        finally:
-            self._waiters.discard(waiter)
+        await self._changed.wait()

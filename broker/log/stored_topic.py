@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ledgerfold.broker.common.shielding import run_to_completion
+from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.log.record_writes import RecordWrites
 from ledgerfold.storage.errors import Moved
 from ledgerfold.storage.metadata import MetadataBatch
@@ -49,14 +49,12 @@ class StoredTopic:
     def name(self) -> str:
         return self._record.name
 
+    @runs_to_completion
     async def change(self, edit: Edit, applied: Callable[[], object] | None = None) -> None:
         """Applies an edit in one synced write; an edit without changes writes nothing.
 
         Raises what `edit` raises, Moved (the topic was unloaded), DiskFailure.
         """
-        await run_to_completion(self._change(edit, applied))
-
-    async def _change(self, edit: Edit, applied: Callable[[], object] | None) -> None:
         async with self._lock:
             if self._is_closed:
                 raise Moved(f"{self.name} was unloaded; try again.")

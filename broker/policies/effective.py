@@ -118,16 +118,15 @@ class PolicyLevels:
     def unacked_limits(self, topic: TopicRecord) -> tuple[int, int]:
         """Returns the limits of unacknowledged messages of a consumer, and of a subscription."""
         levels = self._levels(topic)
-        fields = ("max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription")
-        of_consumer, of_subscription = (
-            next(getattr(level, field) for level in levels if level.HasField(field))
-            for field in fields
+        of_consumer = deciding("max_unacked_messages_per_consumer", *levels)
+        of_subscription = deciding("max_unacked_messages_per_subscription", *levels)
+        return (
+            of_consumer.max_unacked_messages_per_consumer,
+            of_subscription.max_unacked_messages_per_subscription,
         )
-        return of_consumer, of_subscription
 
     def strategy(self, topic: TopicRecord) -> CompactionStrategy:
-        own, namespace, broker = self._levels(topic)
-        return effective_strategy(own, namespace, broker.compaction_strategy)
+        return deciding("compaction_strategy", *self._levels(topic)).compaction_strategy
 
 
 def effective_policies(topic: Policies, namespace: Policies, broker: Policies) -> Policies:
@@ -154,20 +153,17 @@ def _set_over(policies: Policies, changes: Policies) -> None:
 
 def effective_threshold(topic: Policies, namespace: Policies, broker: Policies) -> Threshold:
     """Returns the effective threshold, with the level's name for the log."""
-    for source, level in (("topic", topic), ("namespace", namespace)):
-        if level.HasField("compaction_threshold_bytes"):
-            return Threshold(level.compaction_threshold_bytes, source)
-    return Threshold(broker.compaction_threshold_bytes, "broker")
+    level = deciding("compaction_threshold_bytes", topic, namespace, broker)
+    source = "topic" if level is topic else "namespace" if level is namespace else "broker"
+    return Threshold(level.compaction_threshold_bytes, source)
 
 
-def effective_strategy(
-    topic: Policies, namespace: Policies, broker: CompactionStrategy
-) -> CompactionStrategy:
-    """Returns the effective strategy, a hundred times faster than effective_policies()."""
-    for level in (topic, namespace):
-        if level.HasField("compaction_strategy"):
-            return level.compaction_strategy
-    return broker
+def deciding(field: str, *levels: Policies) -> Policies:
+    """Returns the level, the most specific first, whose value of a field is in force.
+
+    A hundred times faster than effective_policies().
+    """
+    return next((level for level in levels if level.HasField(field)), levels[-1])
 
 
 def check_policies(policies: Policies) -> None:

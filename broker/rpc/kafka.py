@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from ledgerfold.broker.common.names import persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.kafka.log.aborted import take_over
-from ledgerfold.broker.kafka.log.appended import Appended, CopiedBatches
 from ledgerfold.broker.kafka.log.begin_segment import begin_segment
+from ledgerfold.broker.kafka.log.validation import Appended, CopiedBatches
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.rpc.handlers import Handler, Handlers, calls_of
 from ledgerfold.broker.rpc.kafka_cleaner import CleanerHandlers

@@ -13,11 +13,12 @@ from ledgerfold.broker.kafka.config.settings import Setting, Value, text_of
 from ledgerfold.broker.kafka.config.topic_settings import TOPIC_SETTINGS
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.rpc.handlers import Handlers
-from ledgerfold.broker.topics.kafka_pauses import pause_cleaning, resume_cleaning
 from ledgerfold.broker.topics.kafka_settings import (
     change_broker_config,
     change_config,
     load_all,
+    pause_cleaning,
+    resume_cleaning,
 )
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.kafka.cleanable import Plan

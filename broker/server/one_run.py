@@ -25,12 +25,12 @@ from dataclasses import replace
 from ledgerfold.broker.common.clock import WallClock
 from ledgerfold.broker.common.names import persistent_topic
 from ledgerfold.broker.common.settings import BrokerSettings
-from ledgerfold.broker.server.compactors import compactor_of
 from ledgerfold.broker.server.data_directory import held, recovered
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.partitioned_compaction import PartitionedCompaction
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX
 from ledgerfold.broker.worker.compactor import Compactor
+from ledgerfold.broker.worker.service_compactor import compactor_of
 from ledgerfold.storage.files import REAL
 from ledgerfold.storage.lock import DirectoryLock
 from ledgerfold.storage.metadata import MetadataStore

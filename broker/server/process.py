@@ -29,7 +29,6 @@ from ledgerfold.broker.common.clock import Clock, ManualClock, WallClock
 from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.faults.disk import FaultyFiles
 from ledgerfold.broker.faults.faults import Faults
-from ledgerfold.broker.server.compactors import compactor_of
 from ledgerfold.broker.server.data_directory import held, recovered
 from ledgerfold.broker.server.grpc_server import Server
 from ledgerfold.broker.server.protection import Protection, hosts_of, protection_of
@@ -37,6 +36,7 @@ from ledgerfold.broker.server.seeding import check_archives, import_topics
 from ledgerfold.broker.server.start_checks import check_start, temporary_path
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.worker.compactor import Compactor
+from ledgerfold.broker.worker.service_compactor import compactor_of
 from ledgerfold.storage.files import Files, make_durable_dir
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.lock import DirectoryLock
@@ -102,40 +102,38 @@ async def _serve(
     protection = protection_of(broker)
     certificates, guard = protection
     of_metrics = guard if settings.security.protects_metrics else None
-    metrics_listen = None
+    # In the order of the ready line.
+    addresses = dict.fromkeys(("listen", "metrics", "admin", "pulsar", "ui"), "")
     if metrics is not None:
         hosts = hosts_of(settings, of_metrics, settings.metrics_listen or "")
-        metrics_listen = metrics.serve(broker, of_metrics, certificates, hosts)
+        addresses["metrics"] = metrics.serve(broker, of_metrics, certificates, hosts)
     server = Server(broker, guard, certificates)
     pulsar = _pulsar(broker, protection)
     stopped = _stop_on_signals()
-    admin, admin_listen = None, None
-    page, page_listen = None, None
+    http: list[AdminServer | PageServer] = []
     try:
-        listen = await server.start()
+        addresses["listen"] = await server.start()
         await broker.start()
         if guard is not None:
             broker.spawn(guard.run())
-        pulsar_listen = None if pulsar is None else await pulsar.start()
-        admin = _admin(broker, pulsar, protection, process)
-        if admin is not None:
-            admin_listen = await admin.start(settings.admin_listen or "")
-        page = _page(broker, protection)
-        if page is not None:
-            page_listen = await page.start(settings.ui_listen or "")
+        if pulsar is not None:
+            addresses["pulsar"] = await pulsar.start()
+        if (admin := _admin(broker, pulsar, protection, process)) is not None:
+            http.append(admin)
+            addresses["admin"] = await admin.start(settings.admin_listen or "")
+        if (page := _page(broker, protection)) is not None:
+            http.append(page)
+            addresses["ui"] = await page.start(settings.ui_listen or "")
     except BaseException:
-        if page is not None:
-            await page.stop()
-        if admin is not None:
-            await admin.stop()
+        for each in http:
+            await each.stop()
         # NOTE: gRPC's server would be stopped when it is deleted, without a loop to do it on, and
         # print a traceback behind the error.
         await server.stop(_GRACE_S)
         raise
     # Existing objects live as long as the process: full collections need not scan them.
     gc.freeze()
-    addresses = {"listen": listen, "metrics": metrics_listen, "admin": admin_listen}
-    _announce(settings, {**addresses, "pulsar": pulsar_listen, "ui": page_listen})
+    _announce(settings, addresses)
     await stopped.wait()
     _log.info("Stopping; a second signal exits at once.")
     await server.drain()
@@ -143,9 +141,8 @@ async def _serve(
         pulsar.stop_listening()
     if metrics is not None:
         metrics.stop()
-    for http in (admin, page):
-        if http is not None:
-            await http.stop()
+    for each in http:
+        await each.stop()
     await broker.stop()
     if pulsar is not None:
         await pulsar.stop(_GRACE_S)
@@ -260,11 +257,11 @@ def _stop_on_signals() -> asyncio.Event:
     return stopped
 
 
-def _announce(settings: BrokerSettings, addresses: Mapping[str, str | None]) -> None:
+def _announce(settings: BrokerSettings, addresses: Mapping[str, str]) -> None:
     ready = json.dumps(
         {
             "event": "ready",
-            **{name: address for name, address in addresses.items() if address is not None},
+            **{name: address for name, address in addresses.items() if address},
             "pid": os.getpid(),
             "data_dir": str(settings.data_dir),
             "durability": settings.store.durability,

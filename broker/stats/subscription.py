@@ -101,15 +101,11 @@ def _of_stream(traffic: Traffic, peer: Peer) -> dict[str, Any]:
 
 
 def describe_cursor(subscription: Subscription) -> dict[str, Any]:
-    cursor = subscription.cursor
-    ranges = ",".join(map(str, cursor.ranges))
-    positions = _positions(subscription.log, cursor.mark_delete, subscription.read_position)
-    return positions | {
-        "individuallyDeletedMessages": f"[{ranges}]",
+    cursor, is_active = subscription.cursor, bool(subscription.consumers)
+    position = subscription.read_position
+    return cursor_stats(subscription.log, cursor.mark_delete, position, is_active=is_active) | {
+        "individuallyDeletedMessages": f"[{','.join(map(str, cursor.ranges))}]",
         "totalNonContiguousDeletedMessagesRange": cursor.range_count,
-        "active": bool(subscription.consumers),
-        "state": "Open",
-        "properties": {},
     }
 
 
@@ -138,26 +134,29 @@ def describe_reader(reader: Reader) -> dict[str, Any]:
 
 
 def describe_reader_cursor(reader: Reader) -> dict[str, Any]:
-    return _positions(reader.log, _mark_delete(reader), reader.read_position) | {
-        "individuallyDeletedMessages": "[]",
-        "totalNonContiguousDeletedMessagesRange": 0,
-        "active": True,
-        "state": "Open",
-        "properties": {},
-    }
+    mark_delete = _mark_delete(reader)
+    return cursor_stats(reader.log, mark_delete, reader.read_position, is_active=True)
 
 
 def _mark_delete(reader: Reader) -> Position:
     return reader.log.positions.previous(reader.read_position)
 
 
-def _positions(log: TopicLog, mark_delete: Position, read_position: Position) -> dict[str, Any]:
+def cursor_stats(
+    log: TopicLog, mark_delete: Position, read_position: Position, *, is_active: bool
+) -> dict[str, Any]:
+    """Describes a cursor that has not acknowledged anything after its mark-delete."""
     # Pulsar counts from the mark-delete to the read position, which it includes.
     unread = log.ledgers.entries_between(mark_delete, log.positions.previous(read_position)) + 1
     return {
         "markDeletePosition": str(_in_ledgers(log, mark_delete, -1)),
         "readPosition": str(_in_ledgers(log, read_position, 0)),
         "numberOfEntriesSinceFirstNotAckedMessage": unread,
+        "individuallyDeletedMessages": "[]",
+        "totalNonContiguousDeletedMessagesRange": 0,
+        "active": is_active,
+        "state": "Open",
+        "properties": {},
     }
 
 

@@ -28,6 +28,7 @@ from ledgerfold.broker.compaction.history import CompactionStats
 from ledgerfold.broker.log.backlog import LedgerSums
 from ledgerfold.broker.stats.subscription import (
     counters,
+    cursor_stats,
     describe,
     describe_cursor,
     describe_reader,
@@ -214,16 +215,8 @@ def _compaction_cursor(topic: Topic) -> dict[str, Any]:
     properties = {}
     if topic.record.HasField("compacted") and not topic.record.HasField("truncated_upto"):
         properties[COMPACTED_LEDGER_PROPERTY] = topic.record.compacted.ledger_id
-    return {
-        "markDeletePosition": str(mark_delete),
-        "readPosition": str(mark_delete.next),
-        "numberOfEntriesSinceFirstNotAckedMessage": 1,
-        "individuallyDeletedMessages": "[]",
-        "totalNonContiguousDeletedMessagesRange": 0,
-        "active": False,
-        "state": "Open",
-        "properties": properties,
-    }
+    stats = cursor_stats(topic.log, mark_delete, mark_delete.next, is_active=False)
+    return stats | {"properties": properties}
 
 
 async def add_damage(

@@ -47,6 +47,16 @@ class ConsumerOptions:
                 f"Read-compacted needs an Exclusive or Failover subscription, not {self.type}."
             )
 
+    def state(self, number: int) -> ConsumerState:
+        """Returns the state of a new consumer, the subscription's `number`-th."""
+        return ConsumerState(
+            self.name or f"consumer-{number}",
+            number,
+            priority=self.priority,
+            room_bytes=OUTGOING_BYTES_MAX,
+            ranges=self.key_shared.ranges,
+        )
+
 
 class Delivery(NamedTuple):
     """An entry queued for a consumer."""

@@ -6,13 +6,13 @@ What is not sent stays unacknowledged: the subscription delivers it again.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from ledgerfold.broker.faults.faults import Faults, served
 from ledgerfold.broker.faults.rules import Subject
 from ledgerfold.broker.subscriptions.consumer import Consumer, Output
-from ledgerfold.broker.subscriptions.session import ConsumerKind
 from ledgerfold.storage.errors import LedgerfoldError
 
 
@@ -45,6 +45,6 @@ class FaultyConsumer(Consumer):
         return output._replace(deliveries=output.deliveries[: met.served_count])
 
 
-def consumer_kind(faults: Faults | None, topic: str, subscription: str) -> ConsumerKind:
+def consumer_kind(faults: Faults | None, topic: str, subscription: str) -> Callable[..., Consumer]:
     """Returns what creates consumers on a broker with these faults."""
     return Consumer if faults is None else partial(FaultyConsumer, faults, topic, subscription)

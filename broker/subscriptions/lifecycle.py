@@ -209,7 +209,7 @@ async def _created(topic: SubscriptionTopic, name: str) -> Subscription | None:
     Raises the error of the call that creates it.
     """
     while (existing := topic.subscriptions.get(name)) is not None:
-        if existing.is_recorded or not existing.is_durable:
+        if existing.recorded.is_recorded or not existing.is_durable:
             return existing
         await existing.persist()
     return None

@@ -25,7 +25,6 @@ from ledgerfold.broker.common.clock import Clock
 from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.common.traffic import MessageRate, Traffic
 from ledgerfold.broker.subscriptions.consumer import (
-    OUTGOING_BYTES_MAX,
     Consumer,
     ConsumerOptions,
     Delivery,
@@ -117,15 +116,8 @@ class NonPersistentSubscription:
         self._type, self._key_shared = options.type, options.key_shared
         before, self._dispatcher = self.active_consumer, dispatcher
         self._last_number += 1
-        number = self._last_number
-        state = ConsumerState(
-            options.name or f"consumer-{number}",
-            number,
-            priority=options.priority,
-            room_bytes=OUTGOING_BYTES_MAX,
-            ranges=options.key_shared.ranges,
-        )
-        consumer = self._consumers[number] = Consumer(
+        state = options.state(self._last_number)
+        consumer = self._consumers[self._last_number] = Consumer(
             state, self._outgoing.share(), read_compacted=False, on_room=lambda: None
         )
         dispatcher.add(state)

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Protocol
 
 from ledgerfold.broker.common.clock import Timer
-from ledgerfold.broker.common.outgoing import Share
 from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
 from ledgerfold.broker.subscriptions.delayed import DelayedEntries
 from ledgerfold.broker.subscriptions.delivery import Pump, Source
@@ -30,19 +28,6 @@ from ledgerfold.broker.subscriptions.key_owners import KeySharedPolicy
 from ledgerfold.broker.subscriptions.key_shared import KeySharedDispatcher
 from ledgerfold.broker.subscriptions.shared import SharedDispatcher
 from ledgerfold.storage.entry import Position
-
-
-class ConsumerKind(Protocol):
-    """Creates consumers: the class Consumer, or a replacement."""
-
-    def __call__(
-        self,
-        state: ConsumerState,
-        share: Share,
-        *,
-        read_compacted: bool,
-        on_room: Callable[[], None],
-    ) -> Consumer: ...
 
 
 def dispatcher_of(
@@ -66,8 +51,9 @@ class Session:
         type_: SubscriptionType,
         source: Source,
         key_shared: KeySharedPolicy,
-        consumers: ConsumerKind,
+        consumers: Callable[..., Consumer],
     ) -> None:
+        """Begins a session. `consumers`: creates a consumer, as the class does."""
         self.type, self.key_shared, self._outgoing = type_, key_shared, source.outgoing
         self._consumers = consumers
         self._clock, self._delay_ms = source.clock, source.rules.failover_delay_ms

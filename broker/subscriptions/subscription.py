@@ -27,13 +27,13 @@ from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.log.backlog import LedgerSums
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.policies.profiles import Emulation
-from ledgerfold.broker.subscriptions.consumer import OUTGOING_BYTES_MAX, Consumer, ConsumerOptions
+from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS, Persist
 from ledgerfold.broker.subscriptions.delivery import ANY_DELIVERY, DeliveryRules, Source
-from ledgerfold.broker.subscriptions.dispatcher import ConsumerState, Dispatcher, SubscriptionType
+from ledgerfold.broker.subscriptions.dispatcher import Dispatcher, SubscriptionType
 from ledgerfold.broker.subscriptions.recorded_cursor import RecordedCursor
-from ledgerfold.broker.subscriptions.session import ConsumerKind, Session, why_busy
+from ledgerfold.broker.subscriptions.session import Session, why_busy
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (
     InvalidRequest,
@@ -63,11 +63,14 @@ class Subscription:
         persist_delay_ms: int = DELAY_MS,
         clock: Clock | None = None,
         outgoing: Outgoing | None = None,
-        consumers: ConsumerKind = Consumer,
+        consumers: Callable[..., Consumer] = Consumer,
         rules: DeliveryRules = ANY_DELIVERY,
     ) -> None:
         self._consumer_kind, self.created_ms = consumers, created_ms
         self.topic, self.name, self.log, self.cursor = topic, name, log, cursor
+        self.recorded = RecordedCursor(
+            cursor, self._to_record, persist, self.fail, delay_ms=persist_delay_ms, clock=clock
+        )
         self._source = Source(
             topic,
             log,
@@ -77,7 +80,7 @@ class Subscription:
             clock=clock or WallClock(),
             rules=rules,
             outgoing=outgoing or Outgoing(),
-            on_passed=self.cursor_changed,
+            on_passed=self.recorded.changed,
             on_error=self.fail,
         )
         # The setting of the last consumer that connected; a seek by time searches its view.
@@ -86,9 +89,6 @@ class Subscription:
         self.entries_expired = self.expired_ms = 0
         # The total of disconnected consumers.
         self.traffic_before = Traffic()
-        self.recorded = RecordedCursor(
-            cursor, self._to_record, persist, self.fail, delay_ms=persist_delay_ms, clock=clock
-        )
         self._session: Session | None = None
         self._closed: LedgerfoldError | None = None
         self._is_moving = False
@@ -104,11 +104,6 @@ class Subscription:
     @property
     def is_durable(self) -> bool:
         return self.recorded.is_durable
-
-    @property
-    def is_recorded(self) -> bool:
-        """Returns whether its record is on disk: False while it is being created."""
-        return self.recorded.is_recorded
 
     @property
     def type(self) -> SubscriptionType | None:
@@ -192,14 +187,8 @@ class Subscription:
             session.pump.start()
             self.last_type = options.type
         self._last_number += 1
-        state = ConsumerState(
-            options.name or f"consumer-{self._last_number}",
-            self._last_number,
-            priority=options.priority,
-            room_bytes=OUTGOING_BYTES_MAX,
-            ranges=options.key_shared.ranges,
-        )
         self.read_compacted, self.is_kept = options.read_compacted, False
+        state = options.state(self._last_number)
         return session.connect(state, read_compacted=options.read_compacted)
 
     def detach(self, consumer: Consumer) -> None:
@@ -247,7 +236,7 @@ class Subscription:
                 session.dispatcher.settle(consumer.state, position)
             changes = sum(map(self.cursor.acknowledge, known))
         if changes:
-            self.cursor_changed(changes)
+            self.recorded.changed(changes)
         if request_id:
             self.recorded.when_durable(lambda: consumer.answer_ack(request_id))
         session.pump.wake()
@@ -282,7 +271,7 @@ class Subscription:
         if self._session is not None:
             self._session.dispatcher.pass_over(self.mark_delete)
             self._session.pump.wake()
-        self.cursor_changed()
+        self.recorded.changed()
         return before - self.backlog_entries()
 
     async def pass_over_durably(self, find: Callable[[], Position]) -> int:
@@ -299,10 +288,6 @@ class Subscription:
                 self._check_open()
             # A seek during the write is later.
             return self.pass_over(through) if self.incarnation == incarnation else 0
-
-    def cursor_changed(self, count: int = 1) -> None:
-        """Schedules a write of the cursor."""
-        self.recorded.changed(count)
 
     async def persist(self) -> None:
         """Returns when the current cursor is durable. Raises StorageError, or the closing error."""

@@ -58,14 +58,14 @@ class Claim:
         if epoch is not None and not 0 <= epoch < EPOCH_MAX:
             raise InvalidRequest(f"The epoch {epoch} of a topic is not in 0 to 2^62 - 1.")
         self.mode, self.epoch, self.on_queued = mode, epoch, on_queued
-        self._turn: asyncio.Future[None] | None = None
+        # Set when its wait ends, with or without an error.
+        self._turn = asyncio.Event()
         self._error: LedgerfoldError | None = None
 
     async def wait(self) -> None:
         """Returns when it is this producer's turn. Raises the error of give_up()."""
-        self._turn = asyncio.get_running_loop().create_future()
         self.on_queued()
-        await self._turn
+        await self._turn.wait()
         # It may have given up after its turn had begun.
         self.check()
 
@@ -75,53 +75,16 @@ class Claim:
             raise self._error
 
     def begin_turn(self) -> None:
-        if self._turn is not None and not self._turn.done():
-            self._turn.set_result(None)
+        self._turn.set()
 
     def give_up(self, error: LedgerfoldError) -> None:
         """Ends the wait, or the request if it does not wait yet."""
         self._error = error
-        if self._turn is not None and not self._turn.done():
-            self._turn.set_exception(error)
+        self._turn.set()
 
 
-class StoredEpoch:
-    """The epoch in a topic's record; None if no producer ever had exclusive access."""
-
-    def __init__(self, stored: StoredTopic) -> None:
-        self._stored = stored
-
-    @property
-    def name(self) -> str:
-        return self._stored.name
-
-    @property
-    def epoch(self) -> int | None:
-        record = self._stored.record
-        return record.topic_epoch if record.HasField("topic_epoch") else None
-
-    async def begin(self, claimed: int | None) -> None:
-        """Begins a new epoch, or continues a producer's previous epoch. Raises Moved, DiskFailure.
-
-        It is as durable as the topic when this returns.
-        """
-
-        def edit(record: TopicRecord, batch: MetadataBatch) -> None:
-            before = record.topic_epoch if record.HasField("topic_epoch") else None
-            record.topic_epoch = next_epoch(before, claimed)
-
-        await self._stored.change(edit)
-
-
-class MemoryEpoch:
-    """The epoch of a topic that is not stored."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.epoch: int | None = None
-
-    async def begin(self, claimed: int | None) -> None:
-        self.epoch = next_epoch(self.epoch, claimed)
+def _epoch(record: TopicRecord) -> int | None:
+    return record.topic_epoch if record.HasField("topic_epoch") else None
 
 
 def next_epoch(epoch: int | None, claimed: int | None) -> int:
@@ -138,24 +101,26 @@ def next_epoch(epoch: int | None, claimed: int | None) -> int:
 class ProducerAccess:
     """The access to one topic.
 
-    `has_producers`: whether any is connected. `end_producers` disconnects all at once.
+    `has_producers`: whether any is connected. `end_producers` disconnects all at once. `stored`:
+    has the epoch in its record; None: it is kept in memory.
     """
 
     def __init__(
         self,
-        stored_epoch: StoredEpoch | MemoryEpoch,
+        topic: str,
         has_producers: Callable[[], bool],
         end_producers: Callable[[LedgerfoldError], None],
+        stored: StoredTopic | None = None,
     ) -> None:
-        self._stored_epoch, self._has_producers = stored_epoch, has_producers
-        self._end_producers = end_producers
+        self._topic, self._stored, self._unstored = topic, stored, TopicRecord()
+        self._has_producers, self._end_producers = has_producers, end_producers
         self._holder: Claim | None = None
         self._waiting: deque[Claim] = deque()
 
     @property
     def epoch(self) -> int | None:
         """The topic's epoch; None if no producer ever had exclusive access."""
-        return self._stored_epoch.epoch
+        return _epoch(self._unstored if self._stored is None else self._stored.record)
 
     @property
     def waiting(self) -> int:
@@ -177,25 +142,22 @@ class ProducerAccess:
             await claim.wait()
             self.check(claim)
         elif claim.mode is AccessMode.EXCLUSIVE and (is_taken or self._waiting):
-            raise ProducerFenced(
-                self._stored_epoch.name, "other producers are connected, or wait for access."
-            )
+            why = "other producers are connected, or wait for access."
+            raise ProducerFenced(self._topic, why)
         self._check_epoch(claim)
         if claim.mode is AccessMode.EXCLUSIVE_WITH_FENCING:
             self._fence_out()
         self._holder = claim
-        await self._stored_epoch.begin(claim.epoch)
+        await self._begin_epoch(claim.epoch)
 
     def check(self, claim: Claim) -> None:
         """Checks that the producer still has access. Raises ProducerBusy, ProducerFenced."""
         if claim.mode is not AccessMode.SHARED:
             if self._holder is not claim:
-                raise ProducerFenced(
-                    self._stored_epoch.name, "another producer took exclusive access."
-                )
+                raise ProducerFenced(self._topic, "another producer took exclusive access.")
         elif self._holder is not None or self._waiting:
             why = "a producer has, or waits for, exclusive access. Close that one first."
-            raise ProducerBusy(self._stored_epoch.name, "", why)
+            raise ProducerBusy(self._topic, "", why)
 
     def release(self, claim: Claim) -> None:
         """Ends the access of a producer, or its wait: the next producer in line has its turn."""
@@ -210,17 +172,31 @@ class ProducerAccess:
 
     def close(self) -> None:
         """Ends all waits: the topic is unloaded."""
-        self._give_up(Moved(f"{self._stored_epoch.name} was unloaded; connect again."))
+        self._give_up(Moved(f"{self._topic} was unloaded; connect again."))
 
     # Internals
+
+    async def _begin_epoch(self, claimed: int | None) -> None:
+        """Begins a new epoch, or continues a producer's previous epoch. Raises Moved, DiskFailure.
+
+        It is as durable as the topic when this returns.
+        """
+
+        def edit(record: TopicRecord, batch: MetadataBatch | None) -> None:
+            record.topic_epoch = next_epoch(_epoch(record), claimed)
+
+        if self._stored is None:
+            edit(self._unstored, None)
+        else:
+            await self._stored.change(edit)
 
     def _check_epoch(self, claim: Claim) -> None:
         if claim.epoch is not None and self.epoch is not None and claim.epoch < self.epoch:
             why = f"it has epoch {self.epoch}; this producer had epoch {claim.epoch}."
-            raise ProducerFenced(self._stored_epoch.name, why)
+            raise ProducerFenced(self._topic, why)
 
     def _fence_out(self) -> None:
-        error = ProducerFenced(self._stored_epoch.name, "another one took exclusive access.")
+        error = ProducerFenced(self._topic, "another one took exclusive access.")
         self._give_up(error)
         # This precedes the end of the others, so that none of them gets access.
         self._holder = None

@@ -94,13 +94,13 @@ class Broker:
         self.compactor = compactor
         self.policy_levels = PolicyLevels(metadata, settings)
         self.policies = PolicyStore(self)
-        self.non_persistent = NonPersistentTopics(self)
         self.schemas = Schemas(metadata, self.policy_levels, self.clock_ms, self.exists)
+        self.non_persistent = NonPersistentTopics(self, self.partitions, self.schemas)
         in_memory = self.non_persistent.listed
         self.namespaces = Namespaces(metadata, self.policies.turn, self.in_thread, in_memory)
         self.compaction = CompactionScheduler(self, compactor, self.clock.sleep, faults)
         self.cleaner = Cleaner(self, compactor, functools.partial(defects_of, self))
-        self.housekeeping = Housekeeping(self)
+        self.housekeeping = Housekeeping(self, self.topics, self.non_persistent)
         # Called with the name of every deleted topic.
         self.on_deleted: set[Callable[[str], None]] = {self.compaction.history.forget}
         self.on_deleted.update((self.cleaner.deleted, self.names.deleted))
@@ -397,4 +397,4 @@ class Broker:
             for name in names:
                 self.non_persistent.end(name)
                 await self._unload(name)
-            await delete_records(self, names, and_also)
+            await delete_records(self, names, and_also, self.on_deleted)

@@ -121,7 +121,7 @@ class Deduplication:
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
             inactive.extend(self._inactive(is_connected, now_ms))
             for name in inactive:
-                batch.delete_producer(record.name, name)
+                batch.delete("producer", record.name, name)
 
         # Checked first, too: there are almost never any, and then the write can be skipped.
         if self._inactive(is_connected, now_ms):

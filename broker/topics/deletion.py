@@ -7,8 +7,7 @@ files.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
 
 from ledgerfold.broker.compaction.interfaces import BrokerContext
 from ledgerfold.broker.log.ledger_record import all_ledger_ids
@@ -16,21 +15,16 @@ from ledgerfold.broker.topics.permissions import delete_grants
 from ledgerfold.storage.metadata import MetadataBatch
 
 
-class DeletingBroker(BrokerContext, Protocol):
-    """The part of the broker that a deletion uses (broker/topics/broker.py)."""
-
-    @property
-    def on_deleted(self) -> Collection[Callable[[str], None]]:
-        """The callbacks with the name of each deleted topic."""
-        ...
-
-
 async def delete_records(
-    broker: DeletingBroker, names: Sequence[str], and_also: Callable[[MetadataBatch], None]
+    broker: BrokerContext,
+    names: Sequence[str],
+    and_also: Callable[[MetadataBatch], None],
+    on_deleted: Iterable[Callable[[str], None]],
 ) -> None:
     """Deletes topics, stored or not. The caller holds their locks. `and_also`: in the same write.
 
-    Raises StorageError; then nothing has changed, or only files are left.
+    `on_deleted` are called with each name. Raises StorageError; then nothing has changed, or only
+    files are left.
     """
     records = filter(None, map(broker.metadata.topic, names))
     ledger_ids = [each for record in records for each in all_ledger_ids(record)]
@@ -45,6 +39,6 @@ async def delete_records(
 
     await broker.in_thread(lambda: broker.metadata.change(forget))
     for name in names:
-        for callback in broker.on_deleted:
+        for callback in on_deleted:
             callback(name)
     await broker.in_thread(functools.partial(broker.store.delete_all_files, ledger_ids))

@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
 
 from ledgerfold.broker.subscriptions.cursor_operations import expire_all
 from ledgerfold.broker.topics.loaded_topic import TopicContext
@@ -33,20 +32,16 @@ from ledgerfold.storage.errors import LedgerfoldError
 _log = logging.getLogger(__name__)
 
 
-class HousekeepingBroker(TopicContext, Protocol):
-    """The part of the broker that housekeeping uses (broker/topics/broker.py)."""
-
-    @property
-    def topics(self) -> Mapping[str, Topic]: ...
-    @property
-    def non_persistent(self) -> NonPersistentTopics: ...
-
-
 class Housekeeping:
-    """The periodic checks of one broker, on its event loop."""
+    """The periodic checks of one broker, on its event loop. `topics`: those that are loaded."""
 
-    def __init__(self, broker: HousekeepingBroker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        broker: TopicContext,
+        topics: Mapping[str, Topic],
+        non_persistent: NonPersistentTopics,
+    ) -> None:
+        self._broker, self._topics, self._non_persistent = broker, topics, non_persistent
         # Two evictions at once would each remove the excess.
         self._enforcing = asyncio.Lock()
 
@@ -65,17 +60,23 @@ class Housekeeping:
 
     async def check_all(self) -> None:
         try:
-            await self._broker.non_persistent.end_unused()
+            await self._non_persistent.end_unused()
         except LedgerfoldError as error:
             _log.error("Schemas of unused topics are not deleted: %s", error)
-        await self._check(_roll, _expire, self._enforce_quotas, _trim, _forget_producers)
+        await self._check(
+            lambda topic: topic.log.tail.roll_if_due(),
+            _expire,
+            self._enforce_quotas,
+            Topic.trim,
+            _forget_producers,
+        )
         await asyncio.to_thread(self._broker.store.reserve.renew)
 
     async def check_quotas(self) -> None:
         await self._check(self._enforce_quotas)
 
-    async def _check(self, *checks: Callable[[Topic], Awaitable[None]]) -> None:
-        for topic in tuple(self._broker.topics.values()):
+    async def _check(self, *checks: Callable[[Topic], Awaitable[object]]) -> None:
+        for topic in tuple(self._topics.values()):
             for check in checks:
                 if topic.is_loaded:
                     await _do(check, topic)
@@ -84,10 +85,10 @@ class Housekeeping:
 
     async def _enforce_quotas(self, topic: Topic) -> None:
         async with self._enforcing:
-            await enforce_quotas(topic)
+            await enforce_quotas(topic, topic.producers.values())
 
 
-async def _do(check: Callable[[Topic], Awaitable[None]], topic: Topic) -> None:
+async def _do(check: Callable[[Topic], Awaitable[object]], topic: Topic) -> None:
     try:
         await check(topic)
     except LedgerfoldError as error:
@@ -96,18 +97,10 @@ async def _do(check: Callable[[Topic], Awaitable[None]], topic: Topic) -> None:
         _log.exception("%s: housekeeping failed", topic.name)
 
 
-async def _roll(topic: Topic) -> None:
-    await topic.log.tail.roll_if_due()
-
-
 async def _expire(topic: Topic) -> None:
     ttl_ms = topic.policies().message_ttl_ms
     if ttl_ms > 0:
         await expire_all(topic, ttl_ms)
-
-
-async def _trim(topic: Topic) -> None:
-    await topic.trim()
 
 
 async def _forget_producers(topic: Topic) -> None:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 
 from ledgerfold.broker.common.clock import ManualClock
 from ledgerfold.broker.kafka.config.config import LogConfig
-from ledgerfold.broker.kafka.log.appended import Appended
 from ledgerfold.broker.kafka.log.record_access import OpenedRecords
+from ledgerfold.broker.kafka.log.validation import Appended
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.topics.loaded_topic import LoadedTopic
 from ledgerfold.broker.topics.receipts import NOWHERE, Receipt, ReceiptQueue

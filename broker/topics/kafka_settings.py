@@ -1,4 +1,9 @@
-"""Settings of Kafka topics and of their broker, and the effects of their changes."""
+"""Settings of Kafka topics and of their broker, the effects of their changes, and pauses.
+
+Administrators pause a topic's cleanings. Pauses are stored, and survive restarts. Imports and
+exports depend on that: an incomplete log must not be cleaned, and the parts that an export has
+written must match those that it still reads.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +15,23 @@ from typing import Protocol
 from ledgerfold.broker.common.names import TopicName
 from ledgerfold.broker.compaction.interfaces import BrokerContext
 from ledgerfold.broker.kafka.cleaner.cleaner import Cleaner
-from ledgerfold.broker.kafka.config.config import BrokerConfig, LogConfig
-from ledgerfold.broker.kafka.config.defects import Defects
+from ledgerfold.broker.kafka.cleaner.states import Paused
+from ledgerfold.broker.kafka.config.config import BrokerConfig, Defects, LogConfig
 from ledgerfold.broker.kafka.log.checkpoint_file import topic_partition
 from ledgerfold.broker.policies.profiles import emulation
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.partitions import Partitions
-from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, LedgerfoldError, TopicNotFound
+from ledgerfold.storage.errors import (
+    DiskFailure,
+    InvalidRequest,
+    KafkaError,
+    KafkaErrorKind,
+    LedgerfoldError,
+    TopicNotFound,
+)
+from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.storage.records import KAFKA_TOPICS
-from ledgerfold.v1.records_pb2 import Policies
+from ledgerfold.v1.records_pb2 import Policies, TopicRecord
 
 _log = logging.getLogger(__name__)
 
@@ -129,6 +142,51 @@ async def change_broker_config(broker: KafkaBroker, changes: Mapping[str, str | 
         topic.partition.renew_config()
     if any(name.startswith("log.cleaner.") for name in changes):
         await broker.cleaner.restart()
+
+
+async def pause_cleaning(cleaner: Cleaner, topic: KafkaTopic) -> None:
+    """Aborts a cleaning in progress and prevents others until resume_cleaning().
+
+    Raises Moved, DiskFailure: nothing is prevented then. On a full disk, where a log must still be
+    exported, the pause ends with the process.
+    """
+
+    def count(record: TopicRecord, batch: MetadataBatch) -> None:
+        record.kafka.pauses += 1
+
+    await cleaner.abort_and_pause(topic.name)
+    try:
+        await topic.stored.change(count)
+    except LedgerfoldError as error:
+        if not (isinstance(error, DiskFailure) and error.is_full):
+            cleaner.end_pause(topic.name)
+            raise
+        cleaner.unstored[topic.name] += 1
+        _log.warning("%s: the pause of its cleaning is not stored: %s", topic.name, error)
+
+
+async def resume_cleaning(cleaner: Cleaner, topic: KafkaTopic) -> None:
+    """Ends one pause, if possible one that is not stored: a full disk does not prevent that.
+
+    Raises InvalidRequest if there is none, Moved, DiskFailure.
+    """
+    name, unstored = topic.name, cleaner.unstored
+    ends_unstored = False
+
+    def count(record: TopicRecord, batch: MetadataBatch) -> None:
+        nonlocal ends_unstored
+        if not isinstance(cleaner.states.of(name), Paused):
+            raise InvalidRequest(f"{name} is not paused.")
+        ends_unstored = unstored[name] > 0
+        if not ends_unstored:
+            record.kafka.pauses = max(0, record.kafka.pauses - 1)
+
+    def end() -> None:
+        if ends_unstored:
+            unstored[name] -= 1
+        cleaner.end_pause(name)
+
+    await topic.stored.change(count, end)
 
 
 _LENGTH_MAX = 249

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 from ledgerfold.broker.common.clock import Timer
 from ledgerfold.broker.kafka.config.config import LogConfig
-from ledgerfold.broker.kafka.log.appended import Appended, CopiedBatches
 from ledgerfold.broker.kafka.log.log import KafkaLog
 from ledgerfold.broker.kafka.log.reads import StoredBatch
+from ledgerfold.broker.kafka.log.validation import Appended, CopiedBatches
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics.kafka_description import ListPlaces, add_lists

@@ -115,7 +115,7 @@ class Namespaces:
         async with self._turn:
             if self.names(name):
                 return False
-            await self._change(lambda batch: batch.delete_tenant(name))
+            await self._change(lambda batch: batch.delete("tenant", name))
             return True
 
     @runs_to_completion

@@ -23,7 +23,7 @@ from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
 from ledgerfold.broker.subscriptions.delivery import routing
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.non_persistent import NonPersistentSubscription
-from ledgerfold.broker.topics.access import Claim, MemoryEpoch, ProducerAccess
+from ledgerfold.broker.topics.access import Claim, ProducerAccess
 from ledgerfold.broker.topics.loaded_topic import ServedTopic, TopicContext
 from ledgerfold.broker.topics.non_persistent_producer import NonPersistentProducer
 from ledgerfold.broker.topics.non_persistent_reader import NonPersistentReader
@@ -55,9 +55,7 @@ class NonPersistentTopic(ServedTopic):
         # Only its end is recorded there.
         self._state = LogState(name)
         self.producers: dict[str, NonPersistentProducer] = {}
-        self.access = ProducerAccess(
-            MemoryEpoch(name), lambda: bool(self.producers), self._disconnect_producers
-        )
+        self.access = ProducerAccess(name, lambda: bool(self.producers), self._disconnect_producers)
         self.subscriptions: dict[str, NonPersistentSubscription] = {}
         self._last_number = 0
         # The last time when it was known to be in use.

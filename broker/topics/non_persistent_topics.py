@@ -12,7 +12,6 @@ Source: Pulsar's BrokerService and NonPersistentTopic.checkGC
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
 
 from ledgerfold.broker.common.names import is_non_persistent, namespace_of
 from ledgerfold.broker.topics.loaded_topic import TopicContext
@@ -26,20 +25,11 @@ from ledgerfold.storage.partition_names import base_topic, parse_partition
 UNUSED_MS = 60_000
 
 
-class NonPersistentBroker(TopicContext, Protocol):
-    """The part of the broker that its non-persistent topics use (broker/topics/broker.py)."""
-
-    @property
-    def partitions(self) -> Partitions: ...
-    @property
-    def schemas(self) -> Schemas: ...
-
-
 class NonPersistentTopics:
     """The topics by full, already checked name. Used on the event loop, except where stated."""
 
-    def __init__(self, broker: NonPersistentBroker) -> None:
-        self._broker = broker
+    def __init__(self, broker: TopicContext, partitions: Partitions, schemas: Schemas) -> None:
+        self._broker, self._partitions, self._schemas = broker, partitions, schemas
         self._topics: dict[str, NonPersistentTopic] = {}
         self._is_stopped = False
 
@@ -49,7 +39,7 @@ class NonPersistentTopics:
 
     def exists(self, name: str) -> bool:
         """Returns whether a topic has the name, also a partition not used yet. Thread-safe."""
-        is_partition = is_non_persistent(name) and self._broker.partitions.has_partition(name)
+        is_partition = is_non_persistent(name) and self._partitions.has_partition(name)
         return is_partition or name in self._topics
 
     def __iter__(self) -> Iterator[NonPersistentTopic]:
@@ -68,7 +58,7 @@ class NonPersistentTopics:
         topic = self._topics.get(name)
         if topic is not None:
             return topic
-        partitions, parent = self._broker.partitions, base_topic(name)
+        partitions, parent = self._partitions, base_topic(name)
         create = create and self._broker.settings.creates_topics
         if not create and not partitions.count(parent):
             raise partitions.not_found(name, self._broker.settings.creates_topics)
@@ -79,13 +69,13 @@ class NonPersistentTopics:
         _check_no_kafka(name, kafka)
         if name in self._topics:
             raise TopicExists(name)
-        self._broker.partitions.check_creatable(name)
+        self._partitions.check_creatable(name)
         self._begin(name)
 
     def _begin(self, name: str) -> NonPersistentTopic:
         if self._is_stopped:
             raise Unavailable("The broker is stopping.")
-        self._broker.partitions.check_usable(name)
+        self._partitions.check_usable(name)
         topic = self._topics[name] = NonPersistentTopic(self._broker, name)
         return topic
 
@@ -114,11 +104,11 @@ class NonPersistentTopics:
         ]
         for name in unused:
             self.end(name)
-        await self._broker.schemas.forget(unused, self._has_owner)
+        await self._schemas.forget(unused, self._has_owner)
 
     def _has_owner(self, owner: str) -> bool:
         """Returns whether a topic, partitioned or not, or a partition of it exists. Thread-safe."""
-        if self._broker.partitions.count(owner):
+        if self._partitions.count(owner):
             return True
         return any(base_topic(each) == owner for each in tuple(self._topics))
 

@@ -33,7 +33,7 @@ from typing import TypeVar
 
 from ledgerfold.broker.common.given_names import check_topic, shown_topic
 from ledgerfold.broker.common.names import TopicName, is_non_persistent
-from ledgerfold.broker.common.shielding import run_to_completion
+from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.storage.entry import EARLIEST
 from ledgerfold.storage.errors import (
     InvalidRequest,
@@ -66,6 +66,7 @@ Named = TypeVar("Named")
 RecordChange = Callable[[PartitionedTopicRecord], object]
 # All of them may be loaded at the same time. In Pulsar this bound is a setting.
 PARTITIONS_MAX = 1000
+_EARLIEST = Position(ledger_id=EARLIEST.ledger_id, entry_id=EARLIEST.entry_id)
 
 
 class Partitions:
@@ -256,15 +257,13 @@ class Partitions:
 
         await self.change_record(name, change)
 
+    @runs_to_completion
     async def _change(self, edit: Callable[[MetadataBatch], None]) -> None:
         """Applies one edit at a time, each to completion: one synced write in a thread.
 
         The state that an edit reads is unchanged when the edit is written: a subscription created
         meanwhile is on new partitions, too.
         """
-        await run_to_completion(self._change_in_turn(edit))
-
-    async def _change_in_turn(self, edit: Callable[[MetadataBatch], None]) -> None:
         async with self._turn:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._executor(), self._metadata.change, edit)
@@ -286,7 +285,16 @@ class Partitions:
                 batch.put(new_record)
                 for cursor in cursors:
                     incarnation = self._metadata.new_incarnation(now_ms)
-                    batch.put(_cursor_from_earliest(cursor, name, now_ms, incarnation))
+                    batch.put(
+                        CursorRecord(
+                            topic=name,
+                            subscription=cursor.subscription,
+                            mark_delete=_EARLIEST,
+                            created_ms=now_ms,
+                            incarnation=incarnation,
+                            subscription_properties=cursor.subscription_properties,
+                        )
+                    )
 
 
 async def on_each(
@@ -310,19 +318,6 @@ async def on_each(
 def _conflicts(topic: str, name: str) -> bool:
     partition = parse_partition(topic)
     return topic == name or (partition is not None and partition.topic == name)
-
-
-def _cursor_from_earliest(
-    cursor: CursorRecord, topic: str, created_ms: int, incarnation: int
-) -> CursorRecord:
-    return CursorRecord(
-        topic=topic,
-        subscription=cursor.subscription,
-        mark_delete=Position(ledger_id=EARLIEST.ledger_id, entry_id=EARLIEST.entry_id),
-        created_ms=created_ms,
-        incarnation=incarnation,
-        subscription_properties=cursor.subscription_properties,
-    )
 
 
 def _check_count(partitions: int) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from ledgerfold.broker.common.names import TopicName
-from ledgerfold.broker.common.shielding import run_to_completion
+from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.compaction.interfaces import BrokerContext
 from ledgerfold.broker.compaction.own_strategies import check_allowed
 from ledgerfold.broker.policies.effective import (
@@ -133,7 +133,7 @@ class PolicyStore:
         Raises NamespaceNotFound, InvalidRequest, CompactorUnavailable; then nothing has changed.
         """
         await self._check(changes)
-        await run_to_completion(self._update_namespace(namespace, changes, remove))
+        await self._update_namespace(namespace, changes, remove)
         await self.apply(namespace)
 
     async def apply(self, namespace: str) -> None:
@@ -153,6 +153,7 @@ class PolicyStore:
         if not self._broker.namespaces.exists(namespace):
             raise NamespaceNotFound(namespace)
 
+    @runs_to_completion
     async def _update_namespace(
         self, namespace: str, changes: Policies, remove: Iterable[str]
     ) -> None:

@@ -16,11 +16,11 @@ the age is exact (preciseTimeBasedBacklogQuotaCheck).
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import NamedTuple
 
+from ledgerfold.broker.compaction.interfaces import CompactableTopic
 from ledgerfold.broker.subscriptions.cursor_operations import expire_all, skip_messages
-from ledgerfold.broker.subscriptions.lifecycle import SubscriptionTopic
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.storage.errors import BacklogQuotaExceeded, ProducerBlocked
@@ -28,7 +28,6 @@ from ledgerfold.v1.records_pb2 import (
     BACKLOG_POLICY_CONSUMER_BACKLOG_EVICTION,
     BACKLOG_POLICY_PRODUCER_EXCEPTION,
     BacklogQuota,
-    Policies,
 )
 
 # The part of the limit that remains after an eviction.
@@ -38,16 +37,6 @@ _EVICTIONS_MAX = 1000
 _log = logging.getLogger(__name__)
 
 
-class QuotaTopic(SubscriptionTopic, Protocol):
-    """The part of a topic that quotas use."""
-
-    @property
-    def producers(self) -> Mapping[str, Producer]: ...
-    def policies(self) -> Policies:
-        """Returns the policies in force."""
-        ...
-
-
 class _Exceeded(NamedTuple):
     """A quota that the backlog exceeds, by size or by age."""
 
@@ -55,7 +44,7 @@ class _Exceeded(NamedTuple):
     is_size: bool
 
 
-async def _exceeded(topic: QuotaTopic) -> _Exceeded | None:
+async def _exceeded(topic: CompactableTopic) -> _Exceeded | None:
     policies = topic.policies()
     size, age = policies.backlog_size_quota, policies.backlog_age_quota
     if policies.HasField("backlog_size_quota") and 0 <= size.limit_bytes <= _backlog_bytes(topic):
@@ -65,22 +54,22 @@ async def _exceeded(topic: QuotaTopic) -> _Exceeded | None:
     return None
 
 
-async def check_producer(topic: QuotaTopic) -> None:
+async def check_producer(topic: CompactableTopic) -> None:
     """Raises BacklogQuotaExceeded, ProducerBlocked if no producer may connect."""
     exceeded = await _exceeded(topic)
     if exceeded is not None and (error := _refusal(topic, exceeded.quota)) is not None:
         raise error
 
 
-async def enforce_quotas(topic: QuotaTopic) -> None:
-    """Evicts messages, or disconnects producers, if the backlog exceeds a quota."""
+async def enforce_quotas(topic: CompactableTopic, producers: Iterable[Producer]) -> None:
+    """Evicts messages, or disconnects the topic's producers, if the backlog exceeds a quota."""
     exceeded = await _exceeded(topic)
     if exceeded is None:
         return
     quota = exceeded.quota
     error = _refusal(topic, quota)
     if error is not None:
-        for producer in tuple(topic.producers.values()):
+        for producer in tuple(producers):
             producer.end(error)
         return
     if exceeded.is_size:
@@ -90,7 +79,7 @@ async def enforce_quotas(topic: QuotaTopic) -> None:
     _log.warning("%s: %d entries left the backlog, which exceeds its quota", topic.name, entries)
 
 
-def _refusal(topic: QuotaTopic, quota: BacklogQuota) -> BacklogQuotaExceeded | None:
+def _refusal(topic: CompactableTopic, quota: BacklogQuota) -> BacklogQuotaExceeded | None:
     if quota.policy == BACKLOG_POLICY_CONSUMER_BACKLOG_EVICTION:
         return None
     if quota.policy == BACKLOG_POLICY_PRODUCER_EXCEPTION:
@@ -98,17 +87,17 @@ def _refusal(topic: QuotaTopic, quota: BacklogQuota) -> BacklogQuotaExceeded | N
     return ProducerBlocked(topic.name)
 
 
-def _durable(topic: QuotaTopic) -> list[Subscription]:
+def _durable(topic: CompactableTopic) -> list[Subscription]:
     return [each for each in topic.subscriptions.values() if each.is_durable]
 
 
-def _backlog_bytes(topic: QuotaTopic) -> int:
+def _backlog_bytes(topic: CompactableTopic) -> int:
     """Returns the size of the slowest subscription's backlog, as stats show it."""
     slowest = min((each.mark_delete for each in _durable(topic)), default=None)
     return 0 if slowest is None else topic.log.ledgers.estimated_bytes_after(slowest)
 
 
-async def _is_older(topic: QuotaTopic, limit_ms: int) -> bool:
+async def _is_older(topic: CompactableTopic, limit_ms: int) -> bool:
     """Returns whether an unacknowledged message is older than the limit."""
     behind = [each.mark_delete for each in _durable(topic) if each.backlog_entries()]
     if limit_ms <= 0 or not behind:
@@ -118,7 +107,7 @@ async def _is_older(topic: QuotaTopic, limit_ms: int) -> bool:
     return await topic.log.search.last_published_before(before_ms, slowest) > slowest
 
 
-async def _evict(topic: QuotaTopic, target_bytes: float) -> int:
+async def _evict(topic: CompactableTopic, target_bytes: float) -> int:
     """Passes the oldest entries until the backlog has the target's size; returns their number."""
     entries = 0
     for _ in range(_EVICTIONS_MAX):

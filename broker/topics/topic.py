@@ -19,7 +19,7 @@ from ledgerfold.broker.subscriptions.delivery import DeliveryRules
 from ledgerfold.broker.subscriptions.dispatcher import UnackedLimits
 from ledgerfold.broker.subscriptions.lifecycle import load_subscription
 from ledgerfold.broker.subscriptions.subscription import Subscription
-from ledgerfold.broker.topics.access import Claim, ProducerAccess, StoredEpoch
+from ledgerfold.broker.topics.access import Claim, ProducerAccess
 from ledgerfold.broker.topics.deduplication import (
     Deduplication,
     duplicates_through,
@@ -62,7 +62,7 @@ class Topic(LoadedTopic):
         self.deduplication = Deduplication(self.stored, broker.metadata.producers(record.name))
         self.producers: dict[str, Producer] = {}
         self.access = ProducerAccess(
-            StoredEpoch(self.stored), lambda: bool(self.producers), self._disconnect_producers
+            self.name, lambda: bool(self.producers), self._disconnect_producers, self.stored
         )
         self.subscriptions: dict[str, Subscription] = {}
         self.readers: set[Reader] = set()
@@ -262,7 +262,7 @@ class Topic(LoadedTopic):
     ) -> None:
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
             check()
-            batch.delete_cursor(record.name, subscription)
+            batch.delete("cursor", record.name, subscription)
 
         await self.stored.change(edit, deleted)
 

@@ -85,7 +85,7 @@ def _cursors(topic: TrimmedTopic) -> list[Hold]:
     passed = [
         Hold(f"cursor {name}", each.durable_mark_delete)
         for name, each in named
-        if each.is_durable and each.is_recorded
+        if each.is_durable and each.recorded.is_recorded
     ]
     if topic.record.compaction_cursor:
         passed.append(Hold("compaction horizon", topic.compaction_mark_delete))
@@ -107,6 +107,6 @@ def _unrecorded(topic: TrimmedTopic) -> list[Hold]:
     created = [
         Hold(f"new cursor {shown(name)}", each.durable_mark_delete)
         for name, each in topic.subscriptions.items()
-        if each.is_durable and not each.is_recorded
+        if each.is_durable and not each.recorded.is_recorded
     ]
     return [*created, Hold("unrecorded sequence ids", topic.deduplication.recorded)]

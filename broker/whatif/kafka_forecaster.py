@@ -8,12 +8,10 @@ active segment is read up to its durable end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ledgerfold.broker.kafka.cleaner.cleaning import clean_segment
-from ledgerfold.broker.kafka.cleaner.states import Paused
+from ledgerfold.broker.kafka.cleaner.cleaning import clean_segments
 from ledgerfold.broker.whatif.kafka_trials import check_trials, settings_of
 from ledgerfold.storage.errors import InvalidRequest, MissingFile, Moved
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CleanerSettings, KafkaHistory
@@ -48,26 +46,13 @@ class KafkaForecaster:
         requested = [(each, [self._settings(each, trial) for trial in trials]) for each in topics]
         answer = WhatIfResponse()
         for topic, settings in requested:
-            async with self._one_at_a_time, self._paused(topic.name):
+            async with self._one_at_a_time, self._broker.cleaner.paused(topic.name, aborts=False):
                 answer.topics.append(await self._answer_one(topic, settings))
         return answer
 
     def _settings(self, topic: KafkaTopic, trial: CleaningTrial) -> CleanerSettings:
         own = topic.record.kafka.config
         return settings_of(trial, topic.name, own, self._broker.kafka_config)
-
-    @asynccontextmanager
-    async def _paused(self, name: str) -> AsyncIterator[None]:
-        """Pauses cleanings and retention of the topic inside the block."""
-        cleaner = self._broker.cleaner
-        await cleaner.idle(name)
-        cleaner.states.abort_and_pause(name)
-        try:
-            yield
-        finally:
-            # Unless it was deleted meanwhile.
-            if isinstance(cleaner.states.of(name), Paused):
-                cleaner.resume(name)
 
     async def _answer_one(
         self, topic: KafkaTopic, settings: Sequence[CleanerSettings]
@@ -92,14 +77,10 @@ def history_of(
     """Returns the current log. Raises MissingFile, Moved."""
     partition = topic.partition
     segments = list(partition.log.segments)
-    following = [*(each.base_offset for each in segments[1:]), partition.log.end_offset]
     return KafkaHistory(
         topic=partition.label,
         ledgers_dir=ledgers_dir,
-        segments=[
-            clean_segment(partition, each, next_offset)
-            for each, next_offset in zip(segments, following, strict=True)
-        ],
+        segments=clean_segments(partition, segments, partition.log.end_offset),
         log_start_offset=partition.log_start_offset,
         aborted=[each for segment in segments for each in segment.aborted],
         settings=settings,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.records import PULSAR_ENTRIES
@@ -27,6 +27,8 @@ from ledgerfold.v1.records_pb2 import CompactionStrategy
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
 OnProgress = Callable[[CompactionProgress], None]
+# Compactor.run(), or a replacement of it.
+RunPlan = Callable[[CompactionPlan, OnProgress], Coroutine[Any, Any, Manifest]]
 
 
 def has_vectors(plan: CompactionPlan) -> bool:
@@ -43,14 +45,6 @@ def may_have_pulsar_entries(metadata: MetadataStore) -> bool:
 def needs_new_worker(plan: CompactionPlan) -> bool:
     """Returns whether a worker of the first version cannot execute the plan."""
     return has_vectors(plan) or plan.has_pulsar_entries
-
-
-class PlanRunner(Protocol):
-    """The part of a Compactor that a run uses."""
-
-    async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
-        """See Compactor."""
-        ...
 
 
 class Compactor(ABC):
@@ -82,16 +76,16 @@ class Compactor(ABC):
     async def stop(self) -> None:
         """Ends it; a run in progress fails."""
 
-    @abstractmethod
     def retry_now(self) -> None:
         """Ends the pause after a failed start, if there is one."""
+        return
 
-    @abstractmethod
     async def known(self) -> None:
         """Returns when it is known whether it works on this machine.
 
         Then `message` describes its state.
         """
+        return
 
     @abstractmethod
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:

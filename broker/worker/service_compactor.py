@@ -1,8 +1,9 @@
-"""A user's compaction service in place of the worker (ledgerfold/compaction_service.py).
+"""The choice of a broker's compactor: the supervised worker, or a user's compaction service in its
+place (ledgerfold/compaction_service.py).
 
-It is untrusted code in the broker's process: it runs in a separate thread and event loop, its
-errors are reported, its results checked, and waits for it are bounded. Its output is verified like
-a worker's (broker/compaction/commit.py).
+A service is untrusted code in the broker's process: it runs in a separate thread and event loop,
+its errors are reported, its results checked, and waits for it are bounded. Its output is verified
+like a worker's (broker/compaction/commit.py).
 
   >>> load_service("fractions:Fraction")
   Traceback (most recent call last):
@@ -21,7 +22,9 @@ from concurrent.futures import Future
 from functools import reduce
 from typing import Any
 
+from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.worker.compactor import Compactor, OnProgress, has_vectors
+from ledgerfold.broker.worker.supervisor import CompactorSupervisor
 from ledgerfold.compaction_service import CompactionService
 from ledgerfold.storage.errors import (
     CompactionFailed,
@@ -52,6 +55,14 @@ from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 # The time for a cancelled run to end, and for close().
 END_SECONDS = 10.0
 _log = logging.getLogger(__name__)
+
+
+def compactor_of(settings: BrokerSettings) -> Compactor:
+    """Creates the configured compactor. Raises InvalidRequest if there is no such service."""
+    name = settings.compaction_service
+    if name is None:
+        return CompactorSupervisor(settings)
+    return ServiceCompactor(name, load_service(name))
 
 
 def load_service(name: str) -> CompactionService:
@@ -137,12 +148,6 @@ class ServiceCompactor(Compactor):
         self, request: DescribeDecisionsRequest
     ) -> DescribeDecisionsResponse:
         raise CompactorUnavailable(f"{self._name} cannot explain the decisions of a strategy.")
-
-    async def known(self) -> None:
-        """Returns at once: the service always works on this machine."""
-
-    def retry_now(self) -> None:
-        """Does nothing: there is no pause."""
 
     async def stop(self) -> None:
         """Closes the service, within the time limit: the broker continues to stop."""

@@ -166,17 +166,17 @@ class CompactorSupervisor(Compactor):
         return await self._in_worker(lambda connection: connection.clean(plan))
 
     async def _in_worker(self, work: Callable[[WorkerConnection], Awaitable[_T]]) -> _T:
-        connection = await self._ready_connection()
+        connection = await self.wait_ready()
         try:
             return await work(connection)
         except CompactorUnavailable:
             # It has ended or is about to, and has begun nothing: the next worker gets the plan.
             if not await self._is_over(connection):
                 raise
-        return await work(await self._ready_connection())
+        return await work(await self.wait_ready())
 
     async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
-        return await (await self._ready_connection()).analyze(request)
+        return await (await self.wait_ready()).analyze(request)
 
     async def check_strategy(self, strategy: CompactionStrategy) -> None:
         """Checks the strategy before Spark is ready if need be."""
@@ -221,14 +221,11 @@ class CompactorSupervisor(Compactor):
         while self.state in starting and not self._is_warming_up:
             await self._changed.wait()
 
-    async def wait_ready(self) -> None:
-        """Waits for a ready worker.
+    async def wait_ready(self) -> WorkerConnection:
+        """Returns the connection to a ready worker.
 
         Raises CompactorUnavailable if none can run or is ready in time.
         """
-        await self._ready_connection()
-
-    async def _ready_connection(self) -> WorkerConnection:
         try:
             async with asyncio.timeout(self._limits.ready):
                 while self.state != COMPACTOR_STATE_READY or self._connection is None:

@@ -85,13 +85,16 @@ class Engine(ABC):
     def keep(self, rows: Rows) -> Rows:
         """Returns the same rows; they are computed once, and kept until `unpersist`."""
 
-    @abstractmethod
     def check_folder(self, folder: Path) -> None:
-        """Checks that all tasks can write there. Raises CompactorUnavailable."""
+        """Checks that tasks elsewhere can write there, if any run. Raises CompactorUnavailable."""
+        return
 
-    @abstractmethod
     def end_causing(self, error: Exception) -> str | None:
-        """Returns how the engine ended, if that is the cause of one of `failures`."""
+        """Returns how the engine ended, if that is the cause of one of `failures`.
+
+        None if it ends only with its worker.
+        """
+        return None
 
     @abstractmethod
     def sentence_of(self, error: Exception) -> str:
@@ -101,5 +104,6 @@ class Engine(ABC):
     def is_end_of_process(self, error: Exception) -> bool:
         """Returns whether the error is the end of a task's process."""
 
-    @abstractmethod
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """Ends the engine, unless it ends with its worker."""
+        return

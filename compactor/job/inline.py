@@ -29,7 +29,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, pairwise
-from pathlib import Path
 from traceback import clear_frames
 from typing import Any
 
@@ -244,20 +243,11 @@ class InlineEngine(Engine):
     def keep(self, rows: InlineRows) -> InlineRows:
         return rows.persist()
 
-    def check_folder(self, folder: Path) -> None:
-        """Checks nothing: tasks run where the folder was made."""
-
-    def end_causing(self, error: Exception) -> None:
-        """Returns None: the engine ends with its worker."""
-
     def sentence_of(self, error: Exception) -> str:
         return str(error).partition("\n")[0] or type(error).__name__
 
     def is_end_of_process(self, error: Exception) -> bool:
         return isinstance(error, ProcessEnded)
-
-    def stop(self) -> None:
-        """Does nothing: the engine ends with its worker."""
 
     def _run(self, stage: Stage) -> list[list[Any]]:
         if self._is_isolated:

@@ -11,6 +11,7 @@ Source: `org.apache.kafka.common.utils.ByteUtils`.
 from __future__ import annotations
 
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
+from ledgerfold.storage.varints import varint
 
 # Tables keep numbers below that: lengths and differences of offsets and times are small and recur.
 KEPT_MAX = 64 * 1024
@@ -24,22 +25,12 @@ def int64(number: int) -> int:
     return ((number + 2**63) & _INT64) - 2**63
 
 
-def _encoded(number: int) -> bytes:
-    number = int64(number)
-    remaining = ((number << 1) ^ (number >> 63)) & _INT64
-    encoded = bytearray()
-    while remaining > 127:
-        encoded.append(remaining & 127 | 128)
-        remaining >>= 7
-    encoded.append(remaining)
-    return bytes(encoded)
-
-
 class _Varints(dict[int, bytes]):
     """The encoded bytes of numbers, built on first use."""
 
     def __missing__(self, number: int) -> bytes:
-        encoded = _encoded(number)
+        wrapped = int64(number)
+        encoded = varint(wrapped << 1 ^ wrapped >> 63)
         if -KEPT_MAX < number < KEPT_MAX:
             self[number] = encoded
         return encoded

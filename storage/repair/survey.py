@@ -47,7 +47,6 @@ from ledgerfold.storage.records import (
     WRITES_KEY,
     decode_record,
     key,
-    ledger_key,
 )
 from ledgerfold.storage.repair.ledger_check import LedgerCheck, check_ledger
 from ledgerfold.storage.repair_manifest import split_by_unfinished
@@ -277,7 +276,7 @@ def _forget_unfinished(survey: Survey, folder: Path, files: Files) -> None:
     known = without_unfinished(ledgers, survey.topics(), survey.saved_ids)
     survey.unfinished = ledgers.keys() - known.keys()
     for ledger_id in survey.unfinished:
-        del survey.records[ledger_key(ledger_id)]
+        del survey.records[key("ledger", ledger_id)]
     survey.unnamed = _unnamed(survey, folder, files)
 
 

@@ -121,6 +121,7 @@ class CountedLog:
     floor: Position = EARLIEST
     seal_failure: BaseException | None = None
     failure: None = None
+    ids: tuple[int, ...] = (1,)
     topic: LabTopic = field(init=False)
 
     def __post_init__(self) -> None:
@@ -162,6 +163,9 @@ class CountedLog:
 
     def last_published(self) -> Position:
         return self.last()
+
+    def previous(self, position: Position) -> Position:
+        return Position(position.ledger_id, position.entry_id - 1)
 
     def entries_between(self, after: Position, through: Position) -> int:
         return max(0, through.entry_id - max(after.entry_id, -1)) if after < through else 0

@@ -17,7 +17,7 @@ from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.whatif.kafka_forecaster import history_of
 from ledgerfold.broker.whatif.kafka_trials import OF_BROKER, settings_of
 from ledgerfold.compactor.job.inline import InlineEngine
-from ledgerfold.compactor.what_if.kafka.replays import CleaningReplays
+from ledgerfold.compactor.what_if.kafka.replays import KafkaAnalysisRun
 from ledgerfold.storage.kafka.batch import read_batch_header
 from ledgerfold.storage.kafka.records import KafkaRecord, build_batch, records_of
 from ledgerfold.v1.what_if_pb2 import CleaningTrial, TopicWhatIf
@@ -145,7 +145,7 @@ class Foretelling:
             for each in trials
         ]
         asked = history_of(topic, str(broker.store.ledgers_dir), settings)
-        return CleaningReplays(asked).run(InlineEngine().context, lambda: None)
+        return KafkaAnalysisRun(asked, InlineEngine()).execute()
 
     def lived(
         self,

@@ -18,8 +18,7 @@ import numpy as np
 from ledgerfold.compactor.job.pulsar_rebuild import keep_pulsar_rows
 from ledgerfold.compactor.job.rebuild import RawEntry, keep_rows
 from ledgerfold.storage.codec import decode
-from ledgerfold.storage.dead_tally import DeadTally
-from ledgerfold.storage.deletion_vector import DeletionVector, load_vector, place_of
+from ledgerfold.storage.deletion_vector import DeadTally, DeletionVector, load_vector, place_of
 from ledgerfold.storage.entry import Codec, EntryHeader, Position, read_header, verify_sections
 from ledgerfold.storage.errors import MissingFile
 from ledgerfold.storage.files import Files, replace_file

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ledgerfold.broker.explain.strategies.evaluator import (
+    ByEventTime,
     ByRules,
+    ByWindow,
     Evaluator,
     LastN,
     Own,
     RunParameters,
 )
-from ledgerfold.broker.explain.strategies.event_time import ByEventTime, ByWindow
 from ledgerfold.broker.explain.strategies.strategic import Strategic
 from ledgerfold.strategies.plain import EventTime, PublishingOrder
 from ledgerfold.strategies.ready_made import READY_MADE

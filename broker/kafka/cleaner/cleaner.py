@@ -34,8 +34,7 @@ from ledgerfold.broker.kafka.cleaner.gauges import Gauges
 from ledgerfold.broker.kafka.cleaner.pass_result import PassResult, failure_kind
 from ledgerfold.broker.kafka.cleaner.states import MARKED
 from ledgerfold.broker.kafka.cleaner.throttle import cleaning_rate, delay_ms_after
-from ledgerfold.broker.kafka.config.config import BrokerConfig
-from ledgerfold.broker.kafka.config.defects import Defects
+from ledgerfold.broker.kafka.config.config import BrokerConfig, Defects
 from ledgerfold.broker.kafka.log.checkpoint_file import StoredCheckpoints, stored_checkpoints
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.worker.compactor import Compactor

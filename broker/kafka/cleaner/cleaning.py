@@ -16,12 +16,13 @@ undone.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from ledgerfold.broker.common.shielding import run_to_completion
-from ledgerfold.broker.kafka.config.defects import NO_DEFECTS, Defects
+from ledgerfold.broker.kafka.config.config import NO_DEFECTS, Defects
 from ledgerfold.broker.kafka.log.segments import LiveSegment, figures_of
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.worker.compactor import Compactor
@@ -138,15 +139,11 @@ class Cleaning:
     def _request(self, sources: list[LiveSegment]) -> CleanPlan:
         """Returns the worker's plan without its outputs. Raises MissingFile, Moved."""
         partition, log, config = self.partition, self.partition.log, self.partition.config
-        following = [*(each.base_offset for each in sources[1:]), self.plan.bound]
         return CleanPlan(
             run_id=self.run_id,
             topic=partition.label,
             ledgers_dir=str(self.store.ledgers_dir),
-            segments=[
-                clean_segment(partition, each, next_base)
-                for each, next_base in zip(sources, following, strict=True)
-            ],
+            segments=clean_segments(partition, sources, self.plan.bound),
             log_start_offset=partition.log_start_offset,
             first_dirty_offset=self.plan.first_dirty_offset,
             upper_bound=self.plan.bound,
@@ -170,23 +167,29 @@ class Cleaning:
         )
 
 
-def clean_segment(partition: Partition, segment: LiveSegment, next_base: int) -> CleanSegment:
-    """Returns a segment as a plan describes it. Raises MissingFile, Moved."""
-    facts = segment.facts
-    return CleanSegment(
-        base_offset=facts.base_offset,
-        next_base_offset=next_base,
-        is_cleaned=segment.is_cleaned,
-        files=[
-            file
-            for record in partition.log.files_of(segment)
-            for file in record.segments
-            if file.entries
-        ],
-        size_bytes=facts.size_bytes,
-        offset_index_bytes=facts.offset_index_bytes,
-        time_index_bytes=facts.time_index_bytes,
-    )
+def clean_segments(
+    partition: Partition, segments: Sequence[LiveSegment], end: int
+) -> list[CleanSegment]:
+    """Returns segments, up to offset `end`, as a plan describes them. Raises MissingFile, Moved."""
+    facts = [each.facts for each in segments]
+    following = [*(each.base_offset for each in segments[1:]), end]
+    return [
+        CleanSegment(
+            base_offset=segment.base_offset,
+            next_base_offset=next_base,
+            is_cleaned=segment.is_cleaned,
+            files=[
+                file
+                for record in partition.log.files_of(segment)
+                for file in record.segments
+                if file.entries
+            ],
+            size_bytes=own.size_bytes,
+            offset_index_bytes=own.offset_index_bytes,
+            time_index_bytes=own.time_index_bytes,
+        )
+        for segment, own, next_base in zip(segments, facts, following, strict=True)
+    ]
 
 
 async def _verified(

@@ -12,7 +12,7 @@ paused; abort_and_pause() returns whether it has to.
 
 A log whose cleaning failed is marked *uncleanable*: it is skipped until a restart or its deletion.
 An unload removes neither the mark nor the pauses. Those of an administrator are stored in the
-topic's record, too (broker/topics/kafka_pauses.py), and restored after a start. The mark has the
+topic's record, too (broker/topics/kafka_settings.py), and restored after a start. The mark has the
 kind of the failure, for programs: the reason of an error, WORKER_DIED, or MARKED, which an
 administrator set.
 

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import isnan
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ledgerfold.broker.kafka.config.broker_settings import BROKER_SETTINGS, DEDUPE_BYTES_LEAST
 from ledgerfold.broker.kafka.config.settings import INT_MAX, Setting, Value, invalid_config
@@ -287,3 +287,17 @@ def _require_least(config: BrokerConfig, name: str, least: int) -> None:
 
 def _requirement(text: str) -> KafkaError:
     return invalid_config(f"requirement failed: {text}", "IllegalArgumentException")
+
+
+class Defects(NamedTuple):
+    """The enabled defects of Kafka 4.1.0 (docs/PROFILES.md), named as the profile's fields
+    (broker/policies/profiles.py).
+    """
+
+    map_reopens_aborted: bool = False
+    full_index_fails_round: bool = False
+    gauges_with_defects: bool = False
+    resends_by_record_time: bool = False
+
+
+NO_DEFECTS = Defects()

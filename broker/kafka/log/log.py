@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import NamedTuple, TypeVar
 
-from ledgerfold.broker.common.shielding import run_to_completion
+from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.kafka.log.loading import FoundBatch, SegmentLoader
 from ledgerfold.broker.kafka.log.pending_segments import (
     PendingSegments,
@@ -281,6 +281,7 @@ class KafkaLog:
         if first:
             await self._commit.flush_before(first[0])
 
+    @runs_to_completion
     async def replace(
         self,
         sources: Sequence[LiveSegment],
@@ -292,14 +293,6 @@ class KafkaLog:
         They are settled. Raises CompactionFenced if they are no longer its first segments, Moved,
         DiskFailure: nothing has changed then.
         """
-        await run_to_completion(self._replace(sources, by, and_also))
-
-    async def _replace(
-        self,
-        sources: Sequence[LiveSegment],
-        by: Sequence[tuple[KafkaSegment, LedgerRecord | None]],
-        and_also: Edit,
-    ) -> None:
         count = len(sources)
         old = [each for segment in sources for each in segment.ledger_ids]
         live = [cleaned_segment(each) for each, _ in by]
@@ -330,15 +323,13 @@ class KafkaLog:
         await self.delete_files(old)
         reach("clean.after-delete")
 
+    @runs_to_completion
     async def drop_first(self, choose: Callable[[], int], and_also: Edit) -> int:
         """Deletes the log's first segments: as many as `choose` returns when the change is applied.
 
         The active segment stays, and so does a segment that ended since the call: it may not be
         closed yet. Returns their number. Raises Moved, DiskFailure.
         """
-        return await run_to_completion(self._drop_first(choose, and_also))
-
-    async def _drop_first(self, choose: Callable[[], int], and_also: Edit) -> int:
         dropped, active = list[LiveSegment](), self.segments.active
         await self.settle()
 

@@ -37,6 +37,7 @@ from ledgerfold.broker.kafka.config.settings import LONG_MAX
 from ledgerfold.broker.kafka.log.record_access import OpenedRecords
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.kafka.segment import NO_TIMESTAMP
+from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, RecordsRefused
 from ledgerfold.storage.kafka.batch import (
     BATCH_HEADER_BYTES,
@@ -76,6 +77,29 @@ class ValidatedBatch(NamedTuple):
     section: bytes
     append_time_ms: int | None = None
     is_rebuilt: bool = False
+
+
+class Appended(NamedTuple):
+    """The result of an append. `durable_at`: the position that releases the receipt; None is at
+    once.
+
+    `append_time_ms`: the time of all its records, under LogAppendTime.
+    """
+
+    first_offset: int
+    last_offset: int
+    durable_at: Position | None
+    append_time_ms: int | None = None
+    is_duplicate: bool = False
+
+
+class CopiedBatches(NamedTuple):
+    """Batches of another log, appended to its copy, whose segments end only where its own do.
+
+    `append_time_ms`: their time in that log.
+    """
+
+    append_time_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,6 @@ Tasks read the files into columns; the driver joins them and replays each trial.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from ledgerfold.compactor.job.engine import Engine
@@ -26,49 +23,37 @@ from ledgerfold.v1.what_if_pb2 import TopicWhatIf, WhatIfInput
 _TASK_BYTES = 64 * 1024 * 1024
 
 
-class CleaningReplays:
-    """The replays of one topic. `context`: a SparkContext or a substitute."""
-
-    def __init__(self, requested: KafkaHistory) -> None:
-        """Raises InvalidRequest if a file is invalid or the log too long."""
-        check_folder(requested.ledgers_dir)
-        for segment in requested.segments:
-            for record in segment.files:
-                check_name(record)
-        self._requests = requested
-        plan = CleanPlan(ledgers_dir=requested.ledgers_dir, segments=requested.segments)
-        self._files = files_of(plan)
-        check_length(sum(file.record.messages for file in self._files))
-
-    def run(self, context: Any, check: Callable[[], None]) -> TopicWhatIf:
-        """Runs the replays. `check` is called repeatedly. Raises what scanning raises,
-        InvalidRequest.
-        """
-        origin = _origin(self._requests)
-        history = self._read(context, origin)
-        answer = TopicWhatIf(input=_input(history))
-        for settings in self._requests.settings:
-            check()
-            answer.cleanings.append(Replay(history, settings, origin, check).run())
-        return answer
-
-    def _read(self, context: Any, origin: Origin) -> History:
-        size_bytes = sum(map(size_bytes_of, self._files))
-        runs = contiguous(self._files, max(-(-size_bytes // _TASK_BYTES), 1), size_bytes_of)
-        scanned = context.parallelize(runs, max(len(runs), 1))
-        return history_of(scanned.mapPartitions(HistoryScan(origin.lines)).collect())
-
-
 class KafkaAnalysisRun(AnalysisWork):
     """A Kafka topic's analysis in the worker."""
 
     def __init__(self, requested: KafkaHistory, engine: Engine) -> None:
-        """Raises InvalidRequest if the request is invalid."""
+        """Raises InvalidRequest if a file is invalid or the log too long."""
         super().__init__(engine, requested.topic)
-        self._replays = CleaningReplays(requested)
+        check_folder(requested.ledgers_dir)
+        for segment in requested.segments:
+            for record in segment.files:
+                check_name(record)
+        self._requested = requested
+        plan = CleanPlan(ledgers_dir=requested.ledgers_dir, segments=requested.segments)
+        self._files = files_of(plan)
+        check_length(sum(file.record.messages for file in self._files))
 
     def _execute(self) -> TopicWhatIf:
-        return self._replays.run(self._engine.context, self._check_cancelled)
+        """Raises what scanning raises, InvalidRequest."""
+        origin = _origin(self._requested)
+        history = self._read(origin)
+        answer = TopicWhatIf(input=_input(history))
+        for settings in self._requested.settings:
+            self._check_cancelled()
+            replay = Replay(history, settings, origin, self._check_cancelled)
+            answer.cleanings.append(replay.run())
+        return answer
+
+    def _read(self, origin: Origin) -> History:
+        size_bytes = sum(map(size_bytes_of, self._files))
+        runs = contiguous(self._files, max(-(-size_bytes // _TASK_BYTES), 1), size_bytes_of)
+        scanned = self._engine.context.parallelize(runs, max(len(runs), 1))
+        return history_of(scanned.mapPartitions(HistoryScan(origin.lines)).collect())
 
 
 def _origin(requested: KafkaHistory) -> Origin:

@@ -12,7 +12,7 @@ from ledgerfold import frames
 from ledgerfold.broker.cli.main import main
 from ledgerfold.frames.query import Query
 from ledgerfold.frames.reading import last_positions, parts_of
-from ledgerfold.storage.dead_tally import DeadTally
+from ledgerfold.storage.deletion_vector import DeadTally
 from ledgerfold.storage.entry import Position, read_header, stamp
 from ledgerfold.storage.errors import (
     Corruption,
@@ -30,7 +30,7 @@ from ledgerfold.storage.kafka.records import build_columns
 from ledgerfold.storage.lock import DirectoryLock
 from ledgerfold.storage.names import deletion_vector_path, segment_path, write_mark_path
 from ledgerfold.storage.native import NativeBatchBuilder
-from ledgerfold.storage.records import ledger_key
+from ledgerfold.storage.records import key
 from ledgerfold.storage.segment import SegmentWriter, link_segment, scan_segment
 from ledgerfold.storage.snapshots import Snapshots
 from ledgerfold.v1.records_pb2 import PartitionedTopicRecord, TopicRecord
@@ -274,7 +274,7 @@ def test_entries_without_a_record_are_an_error(
     add(lost, "b1")
     with directory.metadata.batch() as batch:
         batch.put(TopicRecord(name=TOPIC, ledger_ids=[1]))
-    directory.pairs.write({}, [ledger_key(lost.ledger_id)])
+    directory.pairs.write({}, [key("ledger", lost.ledger_id)])
     if is_being_made:
         with directory.metadata.batch() as batch:
             batch.put_being_made(lost.record)

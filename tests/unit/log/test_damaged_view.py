@@ -55,7 +55,7 @@ def flip_last_bit(lab: BrokerLab, path: Path) -> None:
 
 def remove_record(lab: BrokerLab) -> None:
     with lab.metadata.batch() as batch:
-        batch.delete_ledger(lab.topic.record.compacted.ledger_id)
+        batch.delete("ledger", lab.topic.record.compacted.ledger_id)
 
 
 DAMAGES = [remove_file, cut_file, flip_bit, remove_record]

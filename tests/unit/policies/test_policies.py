@@ -11,8 +11,8 @@ from ledgerfold.broker.policies.effective import (
     Threshold,
     broker_policies,
     check_policies,
+    deciding,
     effective_policies,
-    effective_strategy,
     effective_threshold,
     updated_policies,
 )
@@ -115,7 +115,7 @@ def test_a_strategy_belongs_to_one_level() -> None:
     applied = effective_policies(topic, namespace, BROKER)
     assert applied.compaction_strategy == CompactionStrategy(name="newest")
     for levels in ((topic, namespace), (Policies(), namespace), (Policies(), Policies())):
-        alone = effective_strategy(*levels, BROKER.compaction_strategy)
+        alone = deciding("compaction_strategy", *levels, BROKER).compaction_strategy
         assert alone == effective_policies(*levels, BROKER).compaction_strategy
     inherited = effective_policies(Policies(), namespace, BROKER)
     assert inherited.compaction_strategy.settings == {"n": "3"}

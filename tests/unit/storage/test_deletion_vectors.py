@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfold.storage.codec import decode, last_batch_index
-from ledgerfold.storage.dead_tally import DeadTally
-from ledgerfold.storage.deletion_vector import DeadRows, DeletionVector, VectorCache
+from ledgerfold.storage.deletion_vector import DeadRows, DeadTally, DeletionVector, VectorCache
 from ledgerfold.storage.entry import (
     EARLIEST,
     HEADER_BYTES,

@@ -94,7 +94,7 @@ class Disk:
 
     def remove(self, ledger_id: int) -> None:
         with self.metadata.batch() as batch:
-            batch.delete_ledger(ledger_id)
+            batch.delete("ledger", ledger_id)
         self.files.remove_dir(LEDGERS / str(ledger_id))
 
     def mended(self) -> list[int]:

@@ -97,7 +97,7 @@ class Repaired:
         metadata = MetadataStore(self.pairs)
         for ledger_id in ledger_ids:
             with metadata.batch() as batch:
-                batch.delete_ledger(ledger_id)
+                batch.delete("ledger", ledger_id)
             self.files.remove_dir(LEDGERS / str(ledger_id))
         self.repair()
 

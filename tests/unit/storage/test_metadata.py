@@ -160,10 +160,10 @@ def test_deleting_a_topic_deletes_its_records(pairs: KeyValueStore) -> None:
     assert [each("t") for each in lists] == [[], [], [], []]
     assert [len(each("t2")) for each in lists] == [1, 1, 1, 1]
     with metadata.batch() as batch:
-        batch.delete_cursor("t2", "s")
-        batch.delete_run("t2", 1)
+        batch.delete("cursor", "t2", "s")
+        batch.delete("run", "t2", 1)
         batch.put(LedgerRecord(ledger_id=1))
-        batch.delete_ledger(1)
+        batch.delete("ledger", 1)
     assert (metadata.cursors("t2"), metadata.runs("t2"), metadata.ledgers()) == ([], [], [])
 
 

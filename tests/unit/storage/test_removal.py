@@ -40,7 +40,7 @@ def forget(lab: BrokerLab, ledger_id: int) -> None:
     topic = lab.topic.record
     topic.ledger_ids.remove(ledger_id)
     with lab.metadata.batch() as batch:
-        batch.delete_ledger(ledger_id)
+        batch.delete("ledger", ledger_id)
         batch.put(topic)
 
 

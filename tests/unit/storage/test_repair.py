@@ -91,7 +91,7 @@ class Disk:
         with self.metadata.batch() as batch:
             batch.put(topic)
             for each in ledger_ids:
-                batch.delete_ledger(each)
+                batch.delete("ledger", each)
         for each in ledger_ids:
             self.files.remove_dir(LEDGERS / str(each))
 
@@ -240,7 +240,7 @@ def test_a_ledger_missing_in_its_topics_record_is_added(disk: Disk) -> None:
 
 def test_a_ledger_without_record_and_files_is_removed_from_its_topic(disk: Disk) -> None:
     with disk.metadata.batch() as batch:
-        batch.delete_ledger(2)
+        batch.delete("ledger", 2)
     disk.files.remove_dir(LEDGERS / "2")
     assert disk.kinds() == [("reference", 2)]
     (step,) = disk.offline.plan().steps
@@ -331,7 +331,7 @@ def test_a_view_with_a_damaged_record_is_restored(disk: Disk) -> None:
     assert topic is not None
     topic.ClearField("compacted")
     with disk.metadata.batch() as batch:
-        batch.delete_ledger(3)
+        batch.delete("ledger", 3)
         batch.put(topic)
     damage = Corruption("metadata/000004.log", 7, "a good record", "a bad one")
     survey = take(DATA, disk.pairs, disk.files, damage, is_same_boot=True)

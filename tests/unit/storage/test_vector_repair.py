@@ -77,7 +77,7 @@ class Disk:
         with self.metadata.batch() as batch:
             batch.put(topic)
             for each in ids:
-                batch.delete_ledger(each)
+                batch.delete("ledger", each)
         for each in ids:
             self.files.remove_dir(LEDGERS / str(each))
 

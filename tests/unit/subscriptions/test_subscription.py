@@ -158,7 +158,7 @@ def test_a_slow_shared_consumer_takes_bounded_memory_and_stops_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its queue takes OUTGOING_BYTES_MAX and one entry; the other consumer gets the rest."""
-    monkeypatch.setattr("ledgerfold.broker.subscriptions.subscription.OUTGOING_BYTES_MAX", 400)
+    monkeypatch.setattr("ledgerfold.broker.subscriptions.consumer.OUTGOING_BYTES_MAX", 400)
     monkeypatch.setattr(consumer_module, "FRAME_BYTES_MAX", 200)
 
     async def test(topic: MemoryTopic) -> None:

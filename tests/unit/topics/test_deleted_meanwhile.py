@@ -163,7 +163,7 @@ def test_acknowledgements_after_the_deletion_are_not_written(lab: BrokerLab) -> 
     lab.run(lab.broker.delete_topic(TOPIC, force=True))
 
     async def change() -> None:
-        subscription.cursor_changed(10_000)
+        subscription.recorded.changed(10_000)
         assert subscription.pass_over(subscription.log.positions.last_published()) == 0
         with pytest.raises(Moved):
             await subscription.persist()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.kafka.config.defects import NO_DEFECTS, Defects
+from ledgerfold.broker.kafka.config.config import NO_DEFECTS, Defects
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics.kafka_settings import defects_of
 from ledgerfold.broker.topics.policy_store import PolicyStore

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from ledgerfold.broker.kafka.cleaner.states import Paused
-from ledgerfold.broker.topics.kafka_pauses import pause_cleaning, resume_cleaning
+from ledgerfold.broker.topics.kafka_settings import pause_cleaning, resume_cleaning
 from ledgerfold.storage.errors import DiskFailure, InvalidRequest
 from tests.model.broker_lab import TOPIC
 from tests.support.kafka_lab import KafkaLab

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -86,17 +86,17 @@ def test_cancelled_callers_do_not_prevent_an_announcement(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told, in_thread = watched(lab), Broker.in_thread
-    change = type(lab.broker.partitions)._change_in_turn
 
-    async def slow_change(*args: Any) -> None:
-        await some_turns()
-        await change(*args)
+    class SlowLock(asyncio.Lock):
+        async def acquire(self) -> Literal[True]:
+            await some_turns()
+            return await super().acquire()
 
     async def slow_thread(*args: Any) -> Any:
         await some_turns()
         return await in_thread(*args)
 
-    monkeypatch.setattr(type(lab.broker.partitions), "_change_in_turn", slow_change)
+    monkeypatch.setattr(lab.broker.partitions, "_turn", SlowLock())
     monkeypatch.setattr(Broker, "in_thread", slow_thread)
     broker = lab.broker
 
