@@ -171,6 +171,8 @@ class LastN(ByRules):
 class ByEventTime(ByRules):
     """The evaluator of `event-time`, with at most one current value.
 
+    >>> from ledgerfold.storage.entry import Position
+    >>> from ledgerfold.storage.key_scan import KeyVersion
     >>> evaluator = ByEventTime(EventTime())
     >>> for entry_id, (event_ms, value_bytes) in enumerate([(5, 1), (3, 1), (4, 0)]):
     ...     key_version = KeyVersion(Position(1, entry_id), -1, 9, event_ms, value_bytes, False)
