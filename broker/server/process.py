@@ -44,9 +44,8 @@ from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.version import __version__
 
 if TYPE_CHECKING:
-    from ledgerfold.broker.http.server import AdminServer
+    from ledgerfold.broker.http.server import AdminServer, MetricsServer
     from ledgerfold.broker.metrics.process_metrics import ProcessMetrics
-    from ledgerfold.broker.metrics.server import Metrics
     from ledgerfold.broker.page.server import PageServer
     from ledgerfold.broker.pulsar.server import PulsarServer
 
@@ -91,7 +90,6 @@ async def _serve(
     clock = _clock(settings)
     make_files = Files if faults is None else partial(FaultyFiles, faults)
     process = _process_metrics(settings, make_files)
-    metrics = _metrics(settings, process)
     files = make_files() if process is None else process.files
     # Meanwhile the worker imports its libraries. In a thread, because the loop watches the worker.
     await compactor.launch()
@@ -101,33 +99,31 @@ async def _serve(
     broker = Broker(settings, metadata, store, compactor, clock, faults)
     protection = protection_of(broker)
     certificates, guard = protection
-    of_metrics = guard if settings.security.protects_metrics else None
-    metrics_listen = None
-    if metrics is not None:
-        hosts = hosts_of(settings, of_metrics, settings.metrics_listen or "")
-        metrics_listen = metrics.serve(broker, of_metrics, certificates, hosts)
     server = Server(broker, guard, certificates)
     pulsar = _pulsar(broker, protection)
     stopped = _stop_on_signals()
-    admin, admin_listen = None, None
-    page, page_listen = None, None
+    http: list[AdminServer | PageServer] = []
+
+    async def serve_http(served: AdminServer | PageServer | None, at: str | None) -> str | None:
+        if served is None or at is None:
+            return None
+        http.append(served)
+        return await served.start(at)
+
     try:
+        metrics = _metrics(broker, protection, process)
+        metrics_listen = await serve_http(metrics, settings.metrics_listen)
         listen = await server.start()
         await broker.start()
         if guard is not None:
             broker.spawn(guard.run())
         pulsar_listen = None if pulsar is None else await pulsar.start()
         admin = _admin(broker, pulsar, protection, process)
-        if admin is not None:
-            admin_listen = await admin.start(settings.admin_listen or "")
-        page = _page(broker, protection)
-        if page is not None:
-            page_listen = await page.start(settings.ui_listen or "")
+        admin_listen = await serve_http(admin, settings.admin_listen)
+        page_listen = await serve_http(_page(broker, protection), settings.ui_listen)
     except BaseException:
-        if page is not None:
-            await page.stop()
-        if admin is not None:
-            await admin.stop()
+        for served in reversed(http):
+            await served.stop()
         # NOTE: gRPC's server would be stopped when it is deleted, without a loop to do it on, and
         # print a traceback behind the error.
         await server.stop(_GRACE_S)
@@ -141,11 +137,8 @@ async def _serve(
     await server.drain()
     if pulsar is not None:
         pulsar.stop_listening()
-    if metrics is not None:
-        metrics.stop()
-    for http in (admin, page):
-        if http is not None:
-            await http.stop()
+    for served in http:
+        await served.stop()
     await broker.stop()
     if pulsar is not None:
         await pulsar.stop(_GRACE_S)
@@ -216,12 +209,21 @@ def _process_metrics(
     return ProcessMetrics(make_files)
 
 
-def _metrics(settings: BrokerSettings, process: ProcessMetrics | None) -> Metrics | None:
-    if settings.metrics_listen is None or process is None:
+def _metrics(
+    broker: Broker, protection: Protection, process: ProcessMetrics | None
+) -> MetricsServer | None:
+    settings = broker.settings
+    if settings.metrics_listen is None:
         return None
-    from ledgerfold.broker.metrics.server import Metrics
+    # Imported only if configured, as above.
+    from ledgerfold.broker.http.server import MetricsServer
 
-    return Metrics(settings.metrics_listen, process)
+    certificates, guard = protection
+    of_metrics = guard if settings.security.protects_metrics else None
+    hosts = hosts_of(settings, of_metrics, settings.metrics_listen)
+    return MetricsServer(
+        broker, guard=of_metrics, certificates=certificates, hosts=hosts, process=process
+    )
 
 
 def _pulsar(broker: Broker, protection: Protection) -> PulsarServer | None:
