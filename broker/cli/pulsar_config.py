@@ -12,12 +12,12 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.pulsar_security import NAMES as SECURITY_NAMES
-from ledgerfold.broker.cli.pulsar_security import with_security
+from ledgerfold.broker.cli.pulsar_security import boolean, integer, where_default, with_security
 from ledgerfold.broker.cli.settings_files import read_properties
 from ledgerfold.broker.cli.verbs import repeated
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX
@@ -33,7 +33,7 @@ PULSAR_CONFIG = repeated(
     "is used; options of `serve` take precedence",
 )
 _MINUTE_MS, _MEGABYTE = 60_000, 1024 * 1024
-_INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
+_INT32_MAX = 2**31 - 1
 # The length of a sentence.
 _NAMED_MAX = 20
 _QUOTA_POLICY = "backlogQuotaDefaultRetentionPolicy"
@@ -43,30 +43,6 @@ _SIZE_QUOTAS = {
 }
 _AGE_QUOTA = "backlogQuotaDefaultLimitSecond"
 _LISTENERS = "advertisedListeners"
-
-
-def _integer(unit: int = 1, least: int = 0, most: int = _INT64_MAX) -> Callable[[str, str], int]:
-    """Returns a parser of whole numbers in `unit`; -1, if it is allowed, stays -1."""
-    most //= unit
-
-    def parse(name: str, text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise InvalidRequest(f"{name}={text[:100]}: must be a whole number.") from None
-        if not least <= value <= most:
-            raise InvalidRequest(f"{name}={text[:100]}: must be {least} to {most}.")
-        return value if value < 0 else value * unit
-
-    return parse
-
-
-def _boolean(name: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise InvalidRequest(f"{name}={text[:100]}: must be true or false.")
-    return text.lower() == "true"
-
-
 INTERNAL_LISTENER = "internalListenerName"
 LISTENERS_MAX = 100
 _LISTENER = re.compile(r"(?P<name>[-.\w]+):(?P<scheme>[-+.\w]+)://(?P<address>[^\s/,]+:\d{1,5})/?")
@@ -104,35 +80,35 @@ def with_internal(listeners: Mapping[str, str], name: str) -> dict[str, str]:
 
 # The field of BrokerSettings that a setting sets, or of its `store`, and the parser of its value.
 _FIELDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
-    "activeConsumerFailoverDelayTimeMillis": ("failover_delay_ms", _integer()),
+    "activeConsumerFailoverDelayTimeMillis": ("failover_delay_ms", integer()),
     "advertisedListeners": ("pulsar_listeners", parse_listeners),
-    "allowAutoTopicCreation": ("creates_topics", _boolean),
-    "backlogQuotaCheckIntervalInSeconds": ("quota_check_interval_ms", _integer(1000, 1)),
-    "brokerDeduplicationEnabled": ("deduplicates", _boolean),
-    "brokerServiceCompactionThresholdInBytes": ("compaction_threshold_bytes", _integer()),
+    "allowAutoTopicCreation": ("creates_topics", boolean),
+    "backlogQuotaCheckIntervalInSeconds": ("quota_check_interval_ms", integer(1000, 1)),
+    "brokerDeduplicationEnabled": ("deduplicates", boolean),
+    "brokerServiceCompactionThresholdInBytes": ("compaction_threshold_bytes", integer()),
     "brokerServiceCompactionMonitorIntervalInSeconds": (
         "compaction_monitor_interval_ms",
-        _integer(1000, 1),
+        integer(1000, 1),
     ),
-    "defaultRetentionSizeInMB": ("retention_bytes", _integer(_MEGABYTE, -1)),
-    "defaultRetentionTimeInMinutes": ("retention_ms", _integer(_MINUTE_MS, -1)),
-    "delayedDeliveryEnabled": ("delays_delivery", _boolean),
-    "managedLedgerMaxEntriesPerLedger": ("store.ledger_entries_max", _integer(1, 1)),
+    "defaultRetentionSizeInMB": ("retention_bytes", integer(_MEGABYTE, -1)),
+    "defaultRetentionTimeInMinutes": ("retention_ms", integer(_MINUTE_MS, -1)),
+    "delayedDeliveryEnabled": ("delays_delivery", boolean),
+    "managedLedgerMaxEntriesPerLedger": ("store.ledger_entries_max", integer(1, 1)),
     "managedLedgerMaxLedgerRolloverTimeMinutes": (
         "store.ledger_age_max_ms",
-        _integer(_MINUTE_MS, 1),
+        integer(_MINUTE_MS, 1),
     ),
-    "managedLedgerMaxSizePerLedgerMbytes": ("store.ledger_bytes_max", _integer(_MEGABYTE, 1)),
-    "maxMessageSize": ("message_bytes_max", _integer(1, 1, ENTRY_BYTES_MAX)),
-    "maxUnackedMessagesPerConsumer": ("unacked_per_consumer_max", _integer(1, 0, _INT32_MAX)),
+    "managedLedgerMaxSizePerLedgerMbytes": ("store.ledger_bytes_max", integer(_MEGABYTE, 1)),
+    "maxMessageSize": ("message_bytes_max", integer(1, 1, ENTRY_BYTES_MAX)),
+    "maxUnackedMessagesPerConsumer": ("unacked_per_consumer_max", integer(1, 0, _INT32_MAX)),
     "maxUnackedMessagesPerSubscription": (
         "unacked_per_subscription_max",
-        _integer(1, 0, _INT32_MAX),
+        integer(1, 0, _INT32_MAX),
     ),
-    "retentionCheckIntervalInSeconds": ("retention_check_interval_ms", _integer(1000, 1)),
-    "subscriptionKeySharedUseConsistentHashing": ("hashes_consistently", _boolean),
-    "topicCompactionRetainNullKey": ("retain_null_key", _boolean),
-    "ttlDurationDefaultInSeconds": ("message_ttl_ms", _integer(1000)),
+    "retentionCheckIntervalInSeconds": ("retention_check_interval_ms", integer(1000, 1)),
+    "subscriptionKeySharedUseConsistentHashing": ("hashes_consistently", boolean),
+    "topicCompactionRetainNullKey": ("retain_null_key", boolean),
+    "ttlDurationDefaultInSeconds": ("message_ttl_ms", integer(1000)),
 }
 # Behaviours that are fixed here, regardless of the value.
 _FIXED = {
@@ -182,24 +158,14 @@ def configured(settings: BrokerSettings, pairs: Mapping[str, str]) -> BrokerSett
     if internal := pairs.get(INTERNAL_LISTENER):
         changes["pulsar_listeners"] = with_internal(changes.get("pulsar_listeners", {}), internal)
     store = settings.store
-    store_settings = replace(store, **_where_default(store, type(store)(), in_store))
+    store_settings = replace(store, **where_default(store, type(store)(), in_store))
     default = type(settings)(settings.data_dir)
     return replace(
         settings,
         store=store_settings,
         security=security,
-        **_where_default(settings, default, changes),
+        **where_default(settings, default, changes),
     )
-
-
-def _where_default(settings: Any, default: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
-    names = {each.name for each in fields(settings)}
-    assert names >= changes.keys()
-    return {
-        name: value
-        for name, value in changes.items()
-        if getattr(settings, name) == getattr(default, name)
-    }
 
 
 def _quotas(pairs: Mapping[str, str]) -> dict[str, Any]:
@@ -215,11 +181,11 @@ def _quotas(pairs: Mapping[str, str]) -> dict[str, Any]:
     quotas = dict[str, Any]()
     for name, unit in _SIZE_QUOTAS.items():
         # The setting in bytes takes precedence, as in Pulsar.
-        limit = _integer(unit, -1)(name, pairs.get(name) or "-1")
+        limit = integer(unit, -1)(name, pairs.get(name) or "-1")
         if limit > 0 and "backlog_size_quota" not in quotas:
             quota = BacklogQuota(limit_bytes=limit, limit_ms=-1, policy=named)
             quotas["backlog_size_quota"] = quota
-    age_ms = _integer(1000, -1)(_AGE_QUOTA, pairs.get(_AGE_QUOTA) or "-1")
+    age_ms = integer(1000, -1)(_AGE_QUOTA, pairs.get(_AGE_QUOTA) or "-1")
     if age_ms > 0:
         quota = BacklogQuota(limit_bytes=-1, limit_ms=age_ms, policy=named)
         quotas["backlog_age_quota"] = quota

@@ -6,8 +6,8 @@ As in Pulsar, keys of tokens matter with `authenticationEnabled=true`, and permi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _TLS_PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderTls"
 _TOKEN_PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
+_DAY_S, _INT64_MAX = 86_400, 2**63 - 1
 _PROVIDERS = (_TOKEN_PROVIDER, _TLS_PROVIDER)
 NAMES = (
     "authenticateMetricsEndpoint",
@@ -43,6 +44,28 @@ NAMES = (
 )
 
 
+def integer(unit: int = 1, least: int = 0, most: int = _INT64_MAX) -> Callable[[str, str], int]:
+    """Returns a parser of whole numbers in `unit`; -1, if it is allowed, stays -1."""
+    most //= unit
+
+    def parse(name: str, text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise InvalidRequest(f"{name}={text[:100]}: must be a whole number.") from None
+        if not least <= value <= most:
+            raise InvalidRequest(f"{name}={text[:100]}: must be {least} to {most}.")
+        return value if value < 0 else value * unit
+
+    return parse
+
+
+def boolean(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise InvalidRequest(f"{name}={text[:100]}: must be true or false.")
+    return text.lower() == "true"
+
+
 def with_security(settings: SecuritySettings, pairs: Mapping[str, str]) -> SecuritySettings:
     """Returns the settings with Pulsar's, where options of `serve` say nothing.
 
@@ -57,15 +80,18 @@ def with_security(settings: SecuritySettings, pairs: Mapping[str, str]) -> Secur
         changes |= _authentication(settings, security)
     if "authenticateMetricsEndpoint" in security:
         changes["protects_metrics"] = _flag(security, "authenticateMetricsEndpoint")
-    default = type(settings)()
-    return replace(
-        settings,
-        **{
-            name: value
-            for name, value in changes.items()
-            if getattr(settings, name) == getattr(default, name)
-        },
-    )
+    return replace(settings, **where_default(settings, type(settings)(), changes))
+
+
+def where_default(settings: Any, default: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns those of the changes whose settings have their defaults."""
+    names = {each.name for each in fields(settings)}
+    assert names >= changes.keys()
+    return {
+        name: value
+        for name, value in changes.items()
+        if getattr(settings, name) == getattr(default, name)
+    }
 
 
 def _tls(settings: SecuritySettings, pairs: Mapping[str, str]) -> dict[str, Any]:
@@ -94,12 +120,12 @@ def _details(pairs: Mapping[str, str]) -> dict[str, Any]:
         {"tokenAuthClaim": "token_auth_claim", "tokenAudienceClaim": "token_audience_claim"},
     )
     numbers = {
-        "tokenAllowedClockSkewSeconds": ("token_clock_skew_s", 0),
-        "authenticationRefreshCheckSeconds": ("refresh_check_s", 1),
+        "tokenAllowedClockSkewSeconds": ("token_clock_skew_s", integer(most=_DAY_S)),
+        "authenticationRefreshCheckSeconds": ("refresh_check_s", integer(1, 1, _DAY_S)),
     }
-    for name, (field, least) in numbers.items():
+    for name, (field, parse) in numbers.items():
         if name in pairs:
-            changes[field] = _number(name, pairs[name], least)
+            changes[field] = parse(name, pairs[name])
     return changes
 
 
@@ -144,13 +170,4 @@ def _path(text: str) -> Path:
 
 
 def _flag(pairs: Mapping[str, str], name: str) -> bool:
-    text = pairs.get(name, "false").lower()
-    if text not in ("true", "false"):
-        raise InvalidRequest(f"{name}={text[:100]}: must be true or false.")
-    return text == "true"
-
-
-def _number(name: str, text: str, least: int) -> int:
-    if not text.isdecimal() or not least <= int(text) <= 86_400:
-        raise InvalidRequest(f"{name}={text[:100]}: must be {least} to 86400.")
-    return int(text)
+    return boolean(name, pairs.get(name, "false"))

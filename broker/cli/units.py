@@ -147,6 +147,12 @@ def settings_of(pairs: Iterable[str]) -> dict[str, str]:
     return parse_pairs(pairs, wrong, twice)
 
 
+def kafka_settings_of(pairs: Iterable[str]) -> dict[str, str]:
+    """Parses settings by Kafka's names. Raises InvalidRequest."""
+    wrong = "{!r}: expected NAME=VALUE, like segment.ms=60000."
+    return parse_pairs(pairs, wrong, "{} is set twice.")
+
+
 def parse_pairs(texts: Iterable[str], wrong: str, twice: str) -> dict[str, str]:
     """Parses texts with an equals sign. Raises InvalidRequest with `wrong` or `twice`, into which
     it inserts the text or the repeated name.

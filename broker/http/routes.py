@@ -23,6 +23,7 @@ from ledgerfold.broker.http.answers import Answer, Refusal, Request
 Verb = Callable[[Request], Awaitable[Answer | None]]
 Route = tuple[str, str, Verb]
 ADMIN = "/admin/v2"
+_ELSEWHERE = f"This path does not exist; those of the admin API begin with {ADMIN}."
 
 
 @dataclass
@@ -34,10 +35,15 @@ class _Node:
 
 
 class Routes:
-    """The routes by path. Literal segments come before variable ones."""
+    """The routes by path. Literal segments come before variable ones.
 
-    def __init__(self, routes: Iterable[Route]) -> None:
-        self._root = _Node()
+    `elsewhere`: the reason for a refusal of other paths than those under `prefix`.
+    """
+
+    def __init__(
+        self, routes: Iterable[Route], prefix: str = f"{ADMIN}/", elsewhere: str = _ELSEWHERE
+    ) -> None:
+        self._root, self._prefix, self._elsewhere = _Node(), prefix, elsewhere
         for method, path, verb in routes:
             node = self._root
             for part in path.split("/")[1:]:
@@ -54,10 +60,8 @@ class Routes:
         for node, names in matches:
             if verb in node.verbs:
                 return node.verbs[verb], names
-        if not path.startswith(f"{ADMIN}/"):
-            raise Refusal(
-                404, f"This path does not exist; those of the admin API begin with {ADMIN}."
-            )
+        if not path.startswith(self._prefix):
+            raise Refusal(404, self._elsewhere)
         known = sorted({each for node, _ in matches for each in node.verbs})
         also = f" This path answers {', '.join(known)}." if known else ""
         raise Refusal(

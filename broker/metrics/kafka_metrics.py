@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
 
-from ledgerfold.broker.metrics.metric import COUNTER, TOPIC_LABELS, Metric, Stats
+from ledgerfold.broker.metrics.metric import COUNTER, TOPIC_LABELS, Metric, Sampled, Stats
 
 
 def prometheus_name(object_name: str) -> str:
@@ -23,26 +21,11 @@ def prometheus_name(object_name: str) -> str:
     return re.sub(r"[^a-z0-9]", "_", f"kafka_log_{kind}_{name}".lower())
 
 
-class KafkaReading(NamedTuple):
-    """The values of one topic: one for each of LOG_METRICS."""
-
-    namespace: str
-    topic: str
-    values: tuple[float, ...]
+def _log(name: str, unit: str, help: str, read: Callable[[Stats], float]) -> Sampled[Stats, float]:
+    return Sampled(Metric(f"kafka_log_log_{name}", help, unit=unit, labels=TOPIC_LABELS), read)
 
 
-@dataclass(frozen=True, slots=True)
-class LogMetric:
-    """A metric with one sample per Kafka topic, read from `topics stats`."""
-
-    metric: Metric
-    read: Callable[[Stats], float]
-
-
-def _log(name: str, unit: str, help: str, read: Callable[[Stats], float]) -> LogMetric:
-    return LogMetric(Metric(f"kafka_log_log_{name}", help, unit=unit, labels=TOPIC_LABELS), read)
-
-
+# One sample per Kafka topic, read from `topics stats`.
 LOG_METRICS = (
     _log("size", "bytes", "Size of a Kafka topic's batches.", lambda stats: stats["storageSize"]),
     _log(

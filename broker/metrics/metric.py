@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 # The name of Pulsar's standalone cluster: there is only one broker.
@@ -24,3 +24,15 @@ class Metric:
     unit: str = ""
     kind: str = GAUGE
     labels: tuple[str, ...] = ()
+
+
+Source = TypeVar("Source")
+Value = TypeVar("Value", float, float | None)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled(Generic[Source, Value]):
+    """A metric, and the function that reads a sample from its source; None: no sample."""
+
+    metric: Metric
+    read: Callable[[Source], Value]

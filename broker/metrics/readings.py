@@ -18,7 +18,7 @@ from ledgerfold.broker.common.given_names import shown_topic
 from ledgerfold.broker.common.names import namespace_of
 from ledgerfold.broker.compaction.history import CompactionStats
 from ledgerfold.broker.metrics.catalogue import OUTGOING_METRICS
-from ledgerfold.broker.metrics.kafka_metrics import LOG_METRICS, KafkaReading
+from ledgerfold.broker.metrics.kafka_metrics import LOG_METRICS
 from ledgerfold.broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
 from ledgerfold.broker.metrics.topic_metrics import TOPIC_METRICS, TopicSource
 from ledgerfold.broker.metrics.totals import CompactionTotals
@@ -45,7 +45,7 @@ class SubscriptionReading(NamedTuple):
 
 
 class TopicReading(NamedTuple):
-    """The values of one topic: one for each of TOPIC_METRICS; None: no sample.
+    """The values of one topic: one for each of TOPIC_METRICS, or LOG_METRICS; None: no sample.
 
     `strategy`: the one in force; None if compaction was never requested.
     """
@@ -53,7 +53,7 @@ class TopicReading(NamedTuple):
     namespace: str
     topic: str
     values: tuple[float | None, ...]
-    subscriptions: Sequence[SubscriptionReading]
+    subscriptions: Sequence[SubscriptionReading] = ()
     strategy: str | None = None
 
 
@@ -65,7 +65,8 @@ class Readings(NamedTuple):
     running: int
     compactor_state: CompactorState
     compactor_restarts: int
-    kafka: Sequence[KafkaReading] = ()
+    # Those of LOG_METRICS.
+    kafka: Sequence[TopicReading] = ()
     # The cleaner's values by Kafka's object names; empty without Kafka topics.
     cleaner: Mapping[str, int] = {}
     # The values of all streams, by the names of OUTGOING_METRICS.
@@ -120,18 +121,18 @@ class MetricsReader:
             outgoing={name: getattr(self._broker.outgoing, name) for name in OUTGOING_METRICS},
         )
 
-    async def _read_kafka(self, topics: list[TopicReading]) -> list[KafkaReading]:
+    async def _read_kafka(self, topics: list[TopicReading]) -> list[TopicReading]:
         """Reads Kafka topics, and adds their common values to `topics`."""
-        readings: list[KafkaReading] = []
+        readings: list[TopicReading] = []
         began = time.perf_counter()
         for topic in tuple(self._broker.kafka_topics.values()):
             stats_, name = kafka_stats(topic), shown_topic(topic.name)
             namespace = namespace_of(name)
             source = TopicSource(stats_)
             values = tuple(each.read(source) for each in TOPIC_METRICS)
-            topics.append(TopicReading(namespace, name, values, ()))
+            topics.append(TopicReading(namespace, name, values))
             of_log = tuple(each.read(stats_) for each in LOG_METRICS)
-            readings.append(KafkaReading(namespace, name, of_log))
+            readings.append(TopicReading(namespace, name, of_log))
             if time.perf_counter() - began > SLICE_S:
                 await asyncio.sleep(0)
                 began = time.perf_counter()

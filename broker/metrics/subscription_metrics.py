@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from ledgerfold.broker.metrics.metric import COUNTER, GAUGE, SUBSCRIPTION_LABELS, Metric, Stats
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionMetric:
-    """A metric with one sample per subscription; `read` gets its block of the topic's stats."""
-
-    metric: Metric
-    read: Callable[[Stats], float]
+from ledgerfold.broker.metrics.metric import (
+    COUNTER,
+    GAUGE,
+    SUBSCRIPTION_LABELS,
+    Metric,
+    Sampled,
+    Stats,
+)
 
 
 def _subscription(
     name: str, help: str, field: str, unit: str = "", kind: str = GAUGE
-) -> SubscriptionMetric:
+) -> Sampled[Stats, float]:
     """Declares a metric read from the stats field `field`; 0 if that is missing."""
     metric = Metric(name, help, unit, kind, SUBSCRIPTION_LABELS)
-    return SubscriptionMetric(metric, lambda stats: stats.get(field, 0))
+    return Sampled(metric, lambda stats: stats.get(field, 0))
 
 
+# One sample per subscription, read from its block of the topic's stats.
 SUBSCRIPTION_METRICS = (
     _subscription(
         "pulsar_subscription_back_log", "Unacknowledged raw entries.", "msgBacklog", "entries"

@@ -17,11 +17,18 @@ microseconds a line: seconds of CPU time with thousands of topics.)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from ledgerfold.broker.metrics import catalogue
 from ledgerfold.broker.metrics.kafka_metrics import CLEANER_METRICS, LOG_METRICS
-from ledgerfold.broker.metrics.metric import CLUSTER, SUBSCRIPTION_LABELS, TOPIC_LABELS, Metric
+from ledgerfold.broker.metrics.metric import (
+    CLUSTER,
+    SUBSCRIPTION_LABELS,
+    TOPIC_LABELS,
+    Metric,
+    Sampled,
+)
 from ledgerfold.broker.metrics.readings import Readings, TopicReading
 from ledgerfold.broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
 from ledgerfold.broker.metrics.topic_metrics import TOPIC_METRICS
@@ -37,10 +44,7 @@ Sample = tuple[str, float]
 def parts(readings: Readings) -> Iterator[str]:
     """Yields the text, one metric at a time."""
     topics = [(_labels(TOPIC_LABELS, *_names(each)), each.values) for each in readings.topics]
-    for at, topic_metric in enumerate(TOPIC_METRICS):
-        samples = ((labels, values[at]) for labels, values in topics)
-        present = ((labels, value) for labels, value in samples if value is not None)
-        yield from _part(topic_metric.metric, present)
+    yield from _sampled(TOPIC_METRICS, topics)
     strategies = [
         (_labels(catalogue.STRATEGY_INFO.labels, *_names(each), each.strategy), 1)
         for each in readings.topics
@@ -52,22 +56,22 @@ def parts(readings: Readings) -> Iterator[str]:
         for topic in readings.topics
         for each in topic.subscriptions
     ]
-    for at, subscription_metric in enumerate(SUBSCRIPTION_METRICS):
-        one_each = ((labels, values[at]) for labels, values in subscriptions)
-        yield from _part(subscription_metric.metric, one_each)
-    yield from _of_kafka(readings)
+    yield from _sampled(SUBSCRIPTION_METRICS, subscriptions)
+    logs = [(_labels(TOPIC_LABELS, *_names(each)), each.values) for each in readings.kafka]
+    yield from _sampled(LOG_METRICS, logs)
+    for name, value in readings.cleaner.items():
+        yield from _part(CLEANER_METRICS[name], [("", value)])
     yield from _of_broker(readings)
 
 
-def _of_kafka(readings: Readings) -> Iterator[str]:
-    logs = [
-        (_labels(TOPIC_LABELS, CLUSTER, each.namespace, each.topic), each.values)
-        for each in readings.kafka
-    ]
-    for at, log_metric in enumerate(LOG_METRICS):
-        yield from _part(log_metric.metric, ((labels, values[at]) for labels, values in logs))
-    for name, value in readings.cleaner.items():
-        yield from _part(CLEANER_METRICS[name], [("", value)])
+def _sampled(
+    metrics: Iterable[Sampled[Any, Any]], sources: Sequence[tuple[str, Sequence[float | None]]]
+) -> Iterator[str]:
+    """Yields the text of each metric: a sample of each source that has one."""
+    for at, each in enumerate(metrics):
+        samples = ((labels, values[at]) for labels, values in sources)
+        present = ((labels, value) for labels, value in samples if value is not None)
+        yield from _part(each.metric, present)
 
 
 def _of_broker(readings: Readings) -> Iterator[str]:

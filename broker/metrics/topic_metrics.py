@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from ledgerfold.broker.metrics.metric import COUNTER, GAUGE, TOPIC_LABELS, Metric, Stats
+from ledgerfold.broker.metrics.metric import COUNTER, GAUGE, TOPIC_LABELS, Metric, Sampled, Stats
 from ledgerfold.broker.metrics.totals import LATENCY_BOUNDS, TopicTotals
 
 
@@ -26,12 +25,7 @@ class TopicSource(NamedTuple):
     since_success_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TopicMetric:
-    """A metric with one sample per topic, none if `read` returns None."""
-
-    metric: Metric
-    read: Callable[[TopicSource], float | None]
+TopicMetric: TypeAlias = Sampled[TopicSource, float | None]
 
 
 def _topic(
@@ -41,7 +35,7 @@ def _topic(
     unit: str = "",
     kind: str = GAUGE,
 ) -> TopicMetric:
-    return TopicMetric(Metric(name, help, unit, kind, TOPIC_LABELS), read)
+    return Sampled(Metric(name, help, unit, kind, TOPIC_LABELS), read)
 
 
 def _compaction(

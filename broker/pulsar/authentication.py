@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from ledgerfold.broker.pulsar.frames import command
 from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.security.certificates import common_name
 from ledgerfold.broker.security.guard import Credentials, Guard, Target, Use
@@ -94,4 +93,4 @@ class Authentication:
             server_version="Ledgerfold",
             challenge=AuthData(auth_method_name=TOKEN, auth_data=_REFRESH),
         )
-        self._link.send(command(pulsar_pb2.AUTH_CHALLENGE, auth_challenge=challenge))
+        self._link.send(challenge)

@@ -19,16 +19,18 @@ from typing import cast
 
 from ledgerfold.broker.pulsar.authentication import Authentication
 from ledgerfold.broker.pulsar.consuming import Consuming
-from ledgerfold.broker.pulsar.errors import error_answer, refused_unsubscribe
+from ledgerfold.broker.pulsar.errors import (
+    Refusal,
+    error_answer,
+    number_for_producer,
+    number_for_unsubscribe,
+    refusal_by,
+)
 from ledgerfold.broker.pulsar.frames import Frame, Splitter, command, encode, parse
 from ledgerfold.broker.pulsar.link import Link
-from ledgerfold.broker.pulsar.lookups import Lookups, refused_lookup, refused_partitions
-from ledgerfold.broker.pulsar.producing import Producing, refusal
-from ledgerfold.broker.pulsar.schemas import (
-    SchemaCommands,
-    refused_new_schema,
-    refused_schema,
-)
+from ledgerfold.broker.pulsar.lookups import Lookups
+from ledgerfold.broker.pulsar.producing import Producing
+from ledgerfold.broker.pulsar.schemas import SchemaCommands
 from ledgerfold.broker.pulsar.shared import Shared
 from ledgerfold.broker.pulsar.watching import Watching
 from ledgerfold.broker.security.guard import target_of
@@ -48,8 +50,8 @@ PROTOCOL_VERSION = 20
 ALIVE_S = 5.0
 # The time until a refused connection is closed, as in Pulsar.
 _NO_REQUEST = 2**64 - 1
-_PONG = encode(command(pulsar_pb2.PONG, pong=pulsar_pb2.CommandPong()))
-_PING = encode(command(pulsar_pb2.PING, ping=pulsar_pb2.CommandPing()))
+_PONG = encode(command(pulsar_pb2.CommandPong()))
+_PING = encode(command(pulsar_pb2.CommandPing()))
 _log = logging.getLogger(__name__)
 _Handler = Callable[[BaseCommand], Awaitable[None]]
 # The field of each command, and its handler.
@@ -305,7 +307,7 @@ class Connection(asyncio.Protocol):
                 supports_get_partitioned_metadata_without_auto_creation=True,
             ),
         )
-        link.send(command(pulsar_pb2.CONNECTED, connected=answer))
+        link.send(answer)
 
     def _handlers(self, lookups: Lookups) -> tuple[_Handlers, _Handlers]:
         """Returns the handlers of commands that are done at once, and of commands that may wait."""
@@ -375,13 +377,13 @@ _COUNTED = frozenset(
     }
 )  # fmt: skip
 # The answers of commands that have an error of their own; others have ERROR.
-_REFUSALS: dict[str, Callable[[int, LedgerfoldError], BaseCommand]] = {
-    "producer": refusal,
-    "partitioned_metadata": refused_partitions,
-    "lookup": refused_lookup,
-    "get_schema": refused_schema,
-    "get_or_create_schema": refused_new_schema,
-    "unsubscribe": refused_unsubscribe,
+_REFUSALS: dict[str, Refusal] = {
+    "producer": refusal_by(pulsar_pb2.CommandError, number_for_producer),
+    "partitioned_metadata": refusal_by(pulsar_pb2.CommandPartitionedMetadataResponse, response=1),
+    "lookup": refusal_by(pulsar_pb2.CommandLookupResponse, response=2),
+    "get_schema": refusal_by(pulsar_pb2.CommandGetSchemaResponse),
+    "get_or_create_schema": refusal_by(pulsar_pb2.CommandGetOrCreateSchemaResponse),
+    "unsubscribe": refusal_by(pulsar_pb2.CommandError, number_for_unsubscribe),
 }
 
 

@@ -17,7 +17,7 @@ from ledgerfold.broker.pulsar.batch_acks import BatchAcks
 from ledgerfold.broker.pulsar.consumer_options import options_of, start_at, start_of
 from ledgerfold.broker.pulsar.delivery import AnySubscription, AttachedConsumer
 from ledgerfold.broker.pulsar.errors import error_answer, text_of
-from ledgerfold.broker.pulsar.frames import command, message_id
+from ledgerfold.broker.pulsar.frames import message_id
 from ledgerfold.broker.pulsar.link import Link, properties_of
 from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS, known_topic
 from ledgerfold.broker.pulsar.schemas import check_consumer, takes_any
@@ -78,7 +78,7 @@ class Consuming:
         if known is not None and not known.is_detached:
             # The client reconnects it, and has not noticed the end of the connection.
             known.raise_epoch(opening)
-            self._succeed(opening.request_id)
+            self._link.succeed(opening.request_id)
             return
         mark = self._opening[opening.consumer_id] = object()
         try:
@@ -120,7 +120,7 @@ class Consuming:
             self._topics_of_seeks.pop(subscription, None)
         attached.permitted_by(self._link)
         attached.raise_epoch(opening)
-        self._succeed(opening.request_id)
+        self._link.succeed(opening.request_id)
         attached.start()
 
     async def _attach(
@@ -159,7 +159,7 @@ class Consuming:
         await self._detach(attached)
         if attached is not None and attached.stored is not None:
             self._release(attached.stored[1])
-        self._succeed(closing.request_id)
+        self._link.succeed(closing.request_id)
 
     def _release(self, subscription: Subscription) -> None:
         """Removes a reader's subscription that a seek has kept for it."""
@@ -191,7 +191,7 @@ class Consuming:
         finally:
             self._consumers.pop(requested.consumer_id, None)
             await self._detach(attached)
-        self._succeed(requested.request_id)
+        self._link.succeed(requested.request_id)
 
     async def _detach(self, attached: AttachedConsumer | None) -> None:
         if attached is not None:
@@ -220,10 +220,6 @@ class Consuming:
         if attached is None:
             raise Moved("The consumer is not connected; try again.")
         return attached
-
-    def _succeed(self, request_id: int) -> None:
-        answer = pulsar_pb2.CommandSuccess(request_id=request_id)
-        self._link.send(command(pulsar_pb2.SUCCESS, success=answer))
 
     # Requests of a connected consumer; those of another are late, and have no effect
 
@@ -265,7 +261,7 @@ class Consuming:
                     error=pulsar_pb2.NOT_ALLOWED,
                     message=text_of(error),
                 )
-                self._link.send(command(pulsar_pb2.ACK_RESPONSE, ack_response=answer))
+                self._link.send(answer)
 
     async def _acknowledge(self, ack: CommandAck, attached: AttachedConsumer) -> None:
         subscription, consumer = attached.subscription, attached.consumer
@@ -289,7 +285,7 @@ class Consuming:
         start = start_at(requested)
         if attached.stored is None:
             # As in Pulsar: there is no position to move to.
-            self._succeed(requested.request_id)
+            self._link.succeed(requested.request_id)
             return
         topic, subscription = attached.stored
         if not subscription.is_durable:
@@ -297,7 +293,7 @@ class Consuming:
         await run_to_completion(self._move(topic, subscription, start))
         if attached.delivering is not None:
             await asyncio.wait((attached.delivering,))
-        self._succeed(requested.request_id)
+        self._link.succeed(requested.request_id)
 
     async def _move(self, topic: Topic, subscription: Subscription, start: StartPosition) -> None:
         try:
@@ -326,8 +322,7 @@ class Consuming:
             last_message_id=last,
             consumer_mark_delete_position=message_id(*subscription.mark_delete),
         )
-        type_ = pulsar_pb2.GET_LAST_MESSAGE_ID_RESPONSE
-        self._link.send(command(type_, get_last_message_id_response=answer))
+        self._link.send(answer)
 
     async def stats(self, request: BaseCommand) -> None:
         requested = request.consumer_stats
@@ -343,8 +338,7 @@ class Consuming:
             answer.unacked_messages = consumer.state.unacked_messages
             answer.address, answer.type = self._link.address, str(subscription.type)
             answer.msg_backlog = subscription.backlog_entries()
-        type_ = pulsar_pb2.CONSUMER_STATS_RESPONSE
-        self._link.send(command(type_, consumer_stats_response=answer))
+        self._link.send(answer)
 
 
 def _drop(topic: Topic, subscription: Subscription) -> None:

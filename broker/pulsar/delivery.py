@@ -119,8 +119,7 @@ class AttachedConsumer:
             change = pulsar_pb2.CommandActiveConsumerChange(
                 consumer_id=self.id, is_active=self._active
             )
-            type_ = pulsar_pb2.ACTIVE_CONSUMER_CHANGE
-            self._link.send(command(type_, active_consumer_change=change))
+            self._link.send(change)
         self._active = None
 
     def notify_end(self) -> None:
@@ -129,12 +128,12 @@ class AttachedConsumer:
         if is_over and not (self._has_notified_end or self.is_detached):
             self._has_notified_end = True
             end = pulsar_pb2.CommandReachedEndOfTopic(consumer_id=self.id)
-            self._link.send(command(pulsar_pb2.REACHED_END_OF_TOPIC, reached_end_of_topic=end))
+            self._link.send(end)
 
     def notify_closed(self) -> None:
         """Closes the consumer at its client, which reconnects it."""
         closing = pulsar_pb2.CommandCloseConsumer(consumer_id=self.id, request_id=REQUEST_OF_SERVER)
-        self._link.send(command(pulsar_pb2.CLOSE_CONSUMER, close_consumer=closing))
+        self._link.send(closing)
 
     def detach(self) -> None:
         """Disconnects it from its subscription. Idempotent."""
@@ -175,7 +174,7 @@ class AttachedConsumer:
         for request_id in output.acked_request_ids:
             # As in Consuming.acknowledge: 0 is an id of a client.
             answer = pulsar_pb2.CommandAckResponse(consumer_id=self.id, request_id=request_id - 1)
-            self._link.send(command(pulsar_pb2.ACK_RESPONSE, ack_response=answer))
+            self._link.send(answer)
         if output.deliveries:
             await self._send_entries(output.deliveries)
 
@@ -218,9 +217,7 @@ class AttachedConsumer:
         live = self._live(delivery, entry)
         if live is not None:
             sent.ack_set.extend(words_of(live & (1 << entry.batch_size) - 1, entry.batch_size))
-        return encode_with_payload(
-            command(pulsar_pb2.MESSAGE, message=sent), entry.metadata, entry.payload
-        )
+        return encode_with_payload(command(sent), entry.metadata, entry.payload)
 
     def _live(self, delivery: Delivery, entry: PulsarEntry) -> int | None:
         """Returns the bits of the messages that the client gets; None: all.

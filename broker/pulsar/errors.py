@@ -8,7 +8,9 @@ Source: the reference of the protocol, "Errors: what the client does".
 
 from __future__ import annotations
 
-from ledgerfold.broker.pulsar.frames import command
+from collections.abc import Callable
+
+from ledgerfold.broker.pulsar.frames import Content
 from ledgerfold.storage.errors import (
     AuthenticationFailed,
     AuthorizationFailed,
@@ -36,7 +38,6 @@ from ledgerfold.storage.errors import (
     WrongChecksum,
 )
 from ledgerfold.v1 import pulsar_pb2
-from ledgerfold.v1.pulsar_pb2 import BaseCommand
 
 _TEXT_CHARACTERS_MAX = 2000
 
@@ -85,19 +86,35 @@ def text_of(error: LedgerfoldError) -> str:
     return text if len(text) <= 2 * half else f"{text[:half]} ... {text[-half:]}"
 
 
-def error_answer(request_id: int, error: LedgerfoldError) -> BaseCommand:
-    refused = pulsar_pb2.CommandError(
-        request_id=request_id, error=number_of(error), message=text_of(error)
-    )
-    return command(pulsar_pb2.ERROR, error=refused)
+Refusal = Callable[[int, LedgerfoldError], Content]
 
 
-def refused_unsubscribe(request_id: int, error: LedgerfoldError) -> BaseCommand:
-    """Returns the answer to an UNSUBSCRIBE that is refused; Pulsar's, if others are connected."""
-    answer = error_answer(request_id, error)
-    if isinstance(error, SubscriptionBusy):
-        answer.error.error = pulsar_pb2.METADATA_ERROR
-    return answer
+def refusal_by(
+    answer: type[Content],
+    number_of: Callable[[LedgerfoldError], int] = number_of,
+    **failed: int,
+) -> Refusal:
+    """Returns the function that answers a refused command, by its request id and the error.
+
+    `failed`: a further field of the answer that says so.
+    """
+    fields = answer.DESCRIPTOR.fields_by_name
+    number, text = ("error", "message") if "error" in fields else ("error_code", "error_message")
+
+    def refused(request_id: int, error: LedgerfoldError) -> Content:
+        reason = {number: number_of(error), text: text_of(error)}
+        return answer(request_id=request_id, **failed, **reason)
+
+    return refused
+
+
+error_answer = refusal_by(pulsar_pb2.CommandError)
+
+
+def number_for_unsubscribe(error: LedgerfoldError) -> int:
+    """Returns the number of a refused UNSUBSCRIBE; Pulsar's, if others are connected."""
+    is_busy = isinstance(error, SubscriptionBusy)
+    return pulsar_pb2.METADATA_ERROR if is_busy else number_of(error)
 
 
 def number_for_producer(error: LedgerfoldError) -> int:

@@ -18,10 +18,12 @@ Source: Pulsar's Commands and the reference of its protocol.
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import google_crc32c
+from google.protobuf import message as protobuf
 from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 
 from ledgerfold.storage.errors import InvalidRequest, WrongChecksum
 from ledgerfold.storage.pulsar.metadata import parse_metadata
@@ -47,6 +49,14 @@ _TEXTS = {
             if each.type == each.TYPE_STRING and not each.is_repeated
         ],
     )
+    for field in BaseCommand.DESCRIPTOR.fields
+    if field.message_type is not None
+}
+# The one message that a command contains.
+Content: TypeAlias = protobuf.Message
+# The type of a command, which is the number of its field, and the field, by the content's class.
+_FIELDS: dict[type[Content], tuple[int, str]] = {
+    GetMessageClass(cast(Any, field.message_type)): (field.number, field.name)
     for field in BaseCommand.DESCRIPTOR.fields
     if field.message_type is not None
 }
@@ -143,9 +153,11 @@ def _magic(view: memoryview) -> int:
     return int.from_bytes(view[:2], "big")
 
 
-def command(type_: int, **field: Any) -> BaseCommand:
-    """Returns a command with its one field."""
-    return BaseCommand(type=type_, **field)
+def command(content: Content) -> BaseCommand:
+    """Returns the command with this content."""
+    number, name = _FIELDS[type(content)]
+    fields: Any = {"type": number, name: content}
+    return BaseCommand(**fields)
 
 
 def encode(command: BaseCommand) -> bytes:

@@ -19,7 +19,7 @@ from ledgerfold.broker.common.given_names import PROPERTIES_MAX
 from ledgerfold.broker.common.request_rates import host_of
 from ledgerfold.broker.common.traffic import Peer
 from ledgerfold.broker.pulsar.errors import is_cpp
-from ledgerfold.broker.pulsar.frames import encode
+from ledgerfold.broker.pulsar.frames import Content, command, encode
 from ledgerfold.broker.security.guard import Guard, Target, Use, client_of
 from ledgerfold.broker.security.needs import Need
 from ledgerfold.broker.security.tokens import Caller
@@ -31,7 +31,7 @@ from ledgerfold.storage.errors import (
     NotAllowed,
     Overloaded,
 )
-from ledgerfold.v1.pulsar_pb2 import BaseCommand, KeyValue
+from ledgerfold.v1.pulsar_pb2 import CommandSuccess, KeyValue
 
 HIGH_WATER_BYTES = 64 * 1024
 # Larger entries are converted on a thread: about a millisecond's work.
@@ -93,17 +93,20 @@ class Link:
 
     # Sending
 
-    def send(self, command: BaseCommand) -> None:
-        if not self.is_closed:
-            self._transport.write(encode(command))
+    def send(self, content: Content) -> None:
+        """Sends the command with this content."""
+        self.write(encode(command(content)))
 
-    def send_list(self, answer: BaseCommand) -> None:
+    def succeed(self, request_id: int) -> None:
+        self.send(CommandSuccess(request_id=request_id))
+
+    def send_list(self, answer: Content) -> None:
         """Sends a list of topics. Raises NotAllowed if its frame is too large for the client.
 
         The Java and Go clients end a connection with such a frame, and would connect again forever.
         The C++ client has no limit.
         """
-        frame = encode(answer)
+        frame = encode(command(answer))
         size_bytes = len(frame)
         bytes_max = self.broker.settings.message_bytes_max + _CLIENTS_MARGIN_BYTES
         if size_bytes > bytes_max and not is_cpp(self.client_version):

@@ -11,16 +11,14 @@ from contextlib import suppress
 
 from ledgerfold.broker.common.names import full_topic, namespace_of, parse_namespace
 from ledgerfold.broker.faults.faults import looked_up
-from ledgerfold.broker.pulsar.errors import number_of, text_of
-from ledgerfold.broker.pulsar.frames import command
 from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.pulsar.patterns import Pattern, hash_of
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError, NotAllowed, TopicNotFound
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed, TopicNotFound
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandGetTopicsOfNamespace
 
-_CONNECT, _LOOKUP_FAILED, _METADATA_FAILED = 1, 2, 1
+_CONNECT = 1
 # The modes of GET_TOPICS_OF_NAMESPACE.
 _PERSISTENT, _NON_PERSISTENT = 0, 1
 NO_TRANSACTIONS = "There are no transactions: create the client without enable_transaction."
@@ -48,8 +46,7 @@ class Lookups:
         if is_new and not requested.metadata_auto_creation_enabled:
             raise TopicNotFound(name)
         answer.partitions, answer.response = partitions, 0
-        type_ = pulsar_pb2.PARTITIONED_METADATA_RESPONSE
-        self._link.send(command(type_, partitioned_metadata_response=answer))
+        self._link.send(answer)
 
     async def lookup(self, request: BaseCommand) -> None:
         """Answers with the address of this broker. Raises InvalidRequest, TopicNotFound."""
@@ -65,7 +62,7 @@ class Lookups:
         # For clients that connected through a proxy that terminates TLS, too.
         answer.broker_service_url_tls = url.replace("pulsar://", "pulsar+ssl://", 1)
         answer.proxy_through_service_url = not (self._is_advertised or listener)
-        self._link.send(command(pulsar_pb2.LOOKUP_RESPONSE, lookup_response=answer))
+        self._link.send(answer)
 
     async def topics(self, request: BaseCommand) -> None:
         """Answers with the topics of a namespace; each partition is one.
@@ -75,7 +72,9 @@ class Lookups:
         async with self._link.list_turn():
             self._link.send_list(await self._topics(request.get_topics_of_namespace))
 
-    async def _topics(self, requested: CommandGetTopicsOfNamespace) -> BaseCommand:
+    async def _topics(
+        self, requested: CommandGetTopicsOfNamespace
+    ) -> pulsar_pb2.CommandGetTopicsOfNamespaceResponse:
         names, broker = list[str](), self._link.broker
         namespace = parse_namespace(requested.namespace)
         if requested.mode != _NON_PERSISTENT:
@@ -91,15 +90,13 @@ class Lookups:
             names = await pattern.matching(names)
         hash_ = hash_of(names)
         is_known = hash_ == requested.topics_hash
-        answer = pulsar_pb2.CommandGetTopicsOfNamespaceResponse(
+        return pulsar_pb2.CommandGetTopicsOfNamespaceResponse(
             request_id=requested.request_id,
             topics=() if is_known else names,
             filtered=pattern is not None,
             topics_hash=hash_,
             changed=not is_known,
         )
-        type_ = pulsar_pb2.GET_TOPICS_OF_NAMESPACE_RESPONSE
-        return command(type_, get_topics_of_namespace_response=answer)
 
     async def transactions(self, request: BaseCommand) -> None:
         answer = pulsar_pb2.CommandTcClientConnectResponse(
@@ -107,31 +104,7 @@ class Lookups:
             error=pulsar_pb2.NOT_ALLOWED,
             message=NO_TRANSACTIONS,
         )
-        type_ = pulsar_pb2.TC_CLIENT_CONNECT_RESPONSE
-        self._link.send(command(type_, tc_client_connect_response=answer))
-
-
-def refused_partitions(request_id: int, error: LedgerfoldError) -> BaseCommand:
-    """Returns the answer to a PARTITIONED_METADATA that is refused."""
-    answer = pulsar_pb2.CommandPartitionedMetadataResponse(
-        request_id=request_id,
-        response=_METADATA_FAILED,
-        error=number_of(error),
-        message=text_of(error),
-    )
-    type_ = pulsar_pb2.PARTITIONED_METADATA_RESPONSE
-    return command(type_, partitioned_metadata_response=answer)
-
-
-def refused_lookup(request_id: int, error: LedgerfoldError) -> BaseCommand:
-    """Returns the answer to a LOOKUP that is refused."""
-    answer = pulsar_pb2.CommandLookupResponse(
-        request_id=request_id,
-        response=_LOOKUP_FAILED,
-        error=number_of(error),
-        message=text_of(error),
-    )
-    return command(pulsar_pb2.LOOKUP_RESPONSE, lookup_response=answer)
+        self._link.send(answer)
 
 
 def known_topic(broker: Broker, name: str) -> str:

@@ -19,8 +19,9 @@ from weakref import WeakKeyDictionary
 from ledgerfold.broker.common.given_names import check_name, check_properties
 from ledgerfold.broker.common.names import COMPACTION_CURSOR
 from ledgerfold.broker.pulsar.entries import Storable, to_stored
-from ledgerfold.broker.pulsar.errors import is_cpp, number_for_message, number_for_producer, text_of
+from ledgerfold.broker.pulsar.errors import is_cpp, number_for_message
 from ledgerfold.broker.pulsar.frames import (
+    Content,
     Frame,
     command,
     encode,
@@ -201,7 +202,7 @@ class Producing:
             schema_version=attached.schema_version,
             topic_epoch=attached.producer.topic_epoch,
         )
-        self._link.send(command(pulsar_pb2.PRODUCER_SUCCESS, producer_success=answer))
+        self._link.send(answer)
 
     def _queued(self, opening: CommandProducer, name: str) -> None:
         """Notifies the client that its producer waits for exclusive access."""
@@ -211,7 +212,7 @@ class Producing:
             schema_version=b"",
             producer_ready=False,
         )
-        self._link.send(command(pulsar_pb2.PRODUCER_SUCCESS, producer_success=answer))
+        self._link.send(answer)
 
     async def send(self, frame: Frame) -> None:
         """Appends an entry; returns when the next may be read. Raises InvalidRequest."""
@@ -257,8 +258,7 @@ class Producing:
             finally:
                 # Also if the connection is lost meanwhile.
                 attached.detach()
-        answer = pulsar_pb2.CommandSuccess(request_id=closing.request_id)
-        self._link.send(command(pulsar_pb2.SUCCESS, success=answer))
+        self._link.succeed(closing.request_id)
 
     def closed(self) -> None:
         """Disconnects all producers: the connection is lost."""
@@ -273,26 +273,25 @@ class Producing:
         try:
             while receipts := await attached.producer.receipts():
                 self._link.write(
-                    b"".join(encode(self._receipt(attached, each)) for each in receipts)
+                    b"".join(encode(command(self._receipt(attached, each))) for each in receipts)
                 )
                 await self._link.writable()
         except LedgerfoldError as error:
             self._end(attached, error)
 
-    def _receipt(self, attached: AttachedProducer, receipt: Receipt) -> BaseCommand:
+    def _receipt(self, attached: AttachedProducer, receipt: Receipt) -> Content:
         sequence_id = attached.sent.popleft()
         if receipt.refusal is not None:
             if not isinstance(receipt.refusal, WrongChecksum):
                 _log.warning(
                     "A message of %s was refused: %s", attached.producer.name, receipt.refusal
                 )
-            refused = pulsar_pb2.CommandSendError(
+            return pulsar_pb2.CommandSendError(
                 producer_id=attached.id,
                 sequence_id=sequence_id,
                 error=number_for_message(receipt.refusal, self._link.client_version),
                 message=str(receipt.refusal),
             )
-            return command(pulsar_pb2.SEND_ERROR, send_error=refused)
         sent = pulsar_pb2.CommandSendReceipt(
             producer_id=attached.id,
             sequence_id=sequence_id,
@@ -300,7 +299,7 @@ class Producing:
         )
         if receipt.sequence_id > sequence_id:
             sent.highest_sequence_id = receipt.sequence_id
-        return command(pulsar_pb2.SEND_RECEIPT, send_receipt=sent)
+        return sent
 
     def _end(self, attached: AttachedProducer, error: LedgerfoldError) -> None:
         """Notifies the client to reconnect the producer: it then gets the reason."""
@@ -310,16 +309,8 @@ class Producing:
             closing = pulsar_pb2.CommandCloseProducer(
                 producer_id=attached.id, request_id=_REQUEST_OF_SERVER
             )
-            self._link.send(command(pulsar_pb2.CLOSE_PRODUCER, close_producer=closing))
+            self._link.send(closing)
         attached.detach()
-
-
-def refusal(request_id: int, error: LedgerfoldError) -> BaseCommand:
-    """Returns the response to a PRODUCER that is refused."""
-    refused = pulsar_pb2.CommandError(
-        request_id=request_id, error=number_for_producer(error), message=text_of(error)
-    )
-    return command(pulsar_pb2.ERROR, error=refused)
 
 
 def _check(opening: CommandProducer) -> None:

@@ -7,14 +7,12 @@ schema has a special type. The rules are in broker/topics/schemas.py.
 from __future__ import annotations
 
 from ledgerfold.broker.common.names import full_topic
-from ledgerfold.broker.pulsar.errors import number_of, text_of
-from ledgerfold.broker.pulsar.frames import command
 from ledgerfold.broker.pulsar.link import Link, properties_of
 from ledgerfold.broker.topics import client_schemas
 from ledgerfold.broker.topics.broker import PulsarTopic
 from ledgerfold.broker.topics.client_schemas import VERSION_BYTES, version_bytes
 from ledgerfold.rpc_texts import TEXTS_MAX
-from ledgerfold.storage.errors import InvalidRequest, InvalidSchema, LedgerfoldError, TopicNotFound
+from ledgerfold.storage.errors import InvalidRequest, InvalidSchema, TopicNotFound
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandProducer, CommandSubscribe
 from ledgerfold.v1.records_pb2 import SchemaDefinition, SchemaRecord, SchemaType
@@ -39,7 +37,7 @@ class SchemaCommands:
         record = self._link.broker.schemas.version(name, number)
         answer.schema.CopyFrom(_shown(record))
         answer.schema_version = version_bytes(record.version)
-        self._link.send(command(pulsar_pb2.GET_SCHEMA_RESPONSE, get_schema_response=answer))
+        self._link.send(answer)
 
     async def get_or_create(self, request: BaseCommand) -> None:
         """Answers with the version that has a schema. Raises what refuses it."""
@@ -54,25 +52,7 @@ class SchemaCommands:
             broker.schemas.without(name)
         else:
             answer.schema_version = await _for_producer(self._link, name, requested.schema)
-        type_ = pulsar_pb2.GET_OR_CREATE_SCHEMA_RESPONSE
-        self._link.send(command(type_, get_or_create_schema_response=answer))
-
-
-def refused_schema(request_id: int, error: LedgerfoldError) -> BaseCommand:
-    """Returns the answer to a GET_SCHEMA that is refused."""
-    answer = pulsar_pb2.CommandGetSchemaResponse(
-        request_id=request_id, error_code=number_of(error), error_message=text_of(error)
-    )
-    return command(pulsar_pb2.GET_SCHEMA_RESPONSE, get_schema_response=answer)
-
-
-def refused_new_schema(request_id: int, error: LedgerfoldError) -> BaseCommand:
-    """Returns the answer to a GET_OR_CREATE_SCHEMA that is refused."""
-    answer = pulsar_pb2.CommandGetOrCreateSchemaResponse(
-        request_id=request_id, error_code=number_of(error), error_message=text_of(error)
-    )
-    type_ = pulsar_pb2.GET_OR_CREATE_SCHEMA_RESPONSE
-    return command(type_, get_or_create_schema_response=answer)
+        self._link.send(answer)
 
 
 async def schema_of_producer(link: Link, topic: PulsarTopic, opening: CommandProducer) -> bytes:

@@ -16,7 +16,6 @@ from contextlib import ExitStack
 
 from ledgerfold.broker.common.names import parse_namespace
 from ledgerfold.broker.pulsar.errors import error_answer
-from ledgerfold.broker.pulsar.frames import command
 from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.pulsar.topic_lists import TopicLists
 from ledgerfold.broker.security.guard import Target
@@ -59,8 +58,7 @@ class Watching:
         watcher = self._watchers.pop(closing.watcher_id, None)
         if watcher is not None:
             watcher.close()
-        answer = pulsar_pb2.CommandSuccess(request_id=closing.request_id)
-        self._link.send(command(pulsar_pb2.SUCCESS, success=answer))
+        self._link.succeed(closing.request_id)
 
     def closed(self) -> None:
         """Ends all watchers: the connection is lost."""
@@ -124,8 +122,7 @@ class TopicListWatcher:
             topic=() if hash_ == self._request.topics_hash else self._list.names,
             topics_hash=hash_,
         )
-        type_ = pulsar_pb2.WATCH_TOPIC_LIST_SUCCESS
-        self._link.send_list(command(type_, watch_topic_list_success=answer))
+        self._link.send_list(answer)
 
     def _send_changes(self) -> None:
         changes, self._changes = self._changes, {}
@@ -144,5 +141,4 @@ class TopicListWatcher:
             deleted_topics=deleted,
             topics_hash=hash_,
         )
-        type_ = pulsar_pb2.WATCH_TOPIC_UPDATE
-        self._link.send(command(type_, watch_topic_update=update))
+        self._link.send(update)

@@ -15,7 +15,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from types import TracebackType
 from typing import Any, Self
 
 from google.protobuf.message import Message
@@ -159,18 +158,9 @@ class Remote:
             for low, high in divided(spans, query.start, end, part_bytes):
                 yield self._part(topic, low, high)
 
-    def _part(
-        self, topic: str, start: Position, end: Position | None, *, compacted: bool = False
-    ) -> RemotePart:
-        return RemotePart(
-            self._url,
-            topic,
-            partition_index(topic),
-            start,
-            end,
-            compacted,
-            credentials=self._credentials,
-        )
+    def _part(self, topic: str, start: Position, end: Position | None, **others: Any) -> RemotePart:
+        index, credentials = partition_index(topic), self._credentials
+        return RemotePart(self._url, topic, index, start, end, credentials=credentials, **others)
 
     def _kafka_parts(self, topic: str, query: Query, part_bytes: int) -> Iterator[RemotePart]:
         if query.compacted:
@@ -188,19 +178,9 @@ class Remote:
             for (base, behind), each in zip(pairwise(bases), log.segments, strict=True)
         ]
         for low, high in divided(spans, Position(0, first), Position(0, end - 1), part_bytes):
-            yield self._kafka_part(topic, query, low.entry_id, high.entry_id + 1)
-
-    def _kafka_part(self, topic: str, query: Query, low: int, end: int) -> RemotePart:
-        return RemotePart(
-            self._url,
-            topic,
-            partition_index(topic),
-            Position(0, low),
-            None,
-            read_committed=query.read_committed,
-            offsets=(low, end),
-            credentials=self._credentials,
-        )
+            offsets = (low.entry_id, high.entry_id + 1)
+            committed = query.read_committed
+            yield self._part(topic, low, None, read_committed=committed, offsets=offsets)
 
 
 def _visible_end(log: kafka_pb2.DescribeLogResponse, query: Query) -> int:
@@ -234,12 +214,7 @@ class _Stream:
         self._io.call(self._stream.open())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self._io.call(self._stream.close())
 
     def deliveries(self) -> Iterator[Sequence[StoredEntry]]:

@@ -22,7 +22,7 @@ from ledgerfold.broker.cli.data.export_kafka import LOG_START_FILE, read_checkpo
 from ledgerfold.broker.cli.ending import Interrupts
 from ledgerfold.broker.cli.exit_codes import DONE
 from ledgerfold.broker.cli.settings_files import read_settings
-from ledgerfold.broker.cli.units import FILE
+from ledgerfold.broker.cli.units import FILE, kafka_settings_of
 from ledgerfold.broker.cli.verbs import argument, flag, group
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.storage.paths import absolute_path
@@ -38,20 +38,6 @@ _FRAME_BYTES = 4 * 1024 * 1024
 # Limit on transaction index entries per request.
 _INDEX_ENTRIES = 10_000
 _ROWS_ONLY = ("key", "value", "format", "event_time", "properties", "tombstone_when")
-
-
-class Imported(NamedTuple):
-    """The result of an import. `checkpoint`: the start of the next cleaning; None without one."""
-
-    segments: int
-    batches: int
-    size_bytes: int
-    start_offset: int
-    end_offset: int
-    checkpoint: int | None
-    torn: TornTail | None
-    # Further notes for the user, as sentences.
-    notes: Sequence[str] = ()
 
 
 class Checkpoints(NamedTuple):
@@ -126,22 +112,7 @@ def _config(options: argparse.Namespace) -> dict[str, str]:
         config |= read_settings(options.config_file)
     if options.cleanup_policy is not None:
         config["cleanup.policy"] = options.cleanup_policy
-    return config | settings_of(options.config)
-
-
-def settings_of(pairs: list[str] | None) -> dict[str, str]:
-    """Parses NAME=VALUE settings.
-
-    >>> settings_of(["segment.ms=1000", "cleanup.policy=compact,delete"])
-    {'segment.ms': '1000', 'cleanup.policy': 'compact,delete'}
-    """
-    settings = {}
-    for each in pairs or ():
-        name, equals, value = each.partition("=")
-        if not equals:
-            raise InvalidRequest(f"--config {each}: expected NAME=VALUE.")
-        settings[name.strip()] = value.strip()
-    return settings
+    return config | kafka_settings_of(options.config or ())
 
 
 def import_folder(
@@ -161,11 +132,11 @@ def import_folder(
 
     segments, checkpoints = segments_of(folder), checkpoints_of(folder)
     logs.create(topic, config)
-    copy = _Copy(logs, topic)
+    imported = Imported(logs, topic, segments)
     try:
         # The cleaner must not clean a partial log.
         logs.pause_cleaning(topic)
-        imported = copy.run(list(segments), checkpoints)
+        imported.run(checkpoints)
         if not stays_paused:
             logs.resume_cleaning(topic)
     except BaseException:
@@ -175,64 +146,58 @@ def import_folder(
         except LedgerfoldError:
             # For example because the broker does not answer, which the first error reports.
             outcome = f"A part of {topic} may be left: `ledgerfold topics delete {topic}`."
-        print(f"ledgerfold: Not finished: {copy.progress}. {outcome}", file=sys.stderr)
+        print(f"ledgerfold: Not finished: {imported.progress}. {outcome}", file=sys.stderr)
         raise
     return imported
 
 
-class _Copy:
-    """An import in progress."""
+class Imported:
+    """An import, and its result. `checkpoint`: the start of the next cleaning; None without one.
 
-    def __init__(self, logs: KafkaLogs, topic: str) -> None:
-        self._logs, self._topic = logs, topic
-        self._batches = self._end_offset = 0
-        # Progress: the number of the current segment, and of all segments.
-        self._at, self._of = 0, 0
-        self._torn: TornTail | None = None
-        self._notes: list[str] = []
+    `notes`: for the user, as sentences.
+    """
+
+    def __init__(self, logs: KafkaLogs, topic: str, segments: Sequence[SegmentFile]) -> None:
+        self._logs, self._topic, self._segments = logs, topic, segments
+        self.segments, self.batches = len(segments), 0
+        self.size_bytes = sum(each.size_bytes for each in segments)
+        self.start_offset = self.end_offset = 0
+        self.checkpoint: int | None = None
+        self.torn: TornTail | None = None
+        self.notes: list[str] = []
+        # The number of the segment in progress.
+        self._at = 0
 
     @property
     def progress(self) -> str:
         """The progress of the import, as text."""
-        batches = counted(self._batches, "batch", "batches")
-        return f"stopped in segment {self._at} of {self._of}, after {batches}"
+        batches = counted(self.batches, "batch", "batches")
+        return f"stopped in segment {self._at} of {self.segments}, after {batches}"
 
-    def run(self, segments: list[SegmentFile], checkpoints: Checkpoints) -> Imported:
-        logs, topic = self._logs, self._topic
-        empty_modified_ms, self._of = None, len(segments)
-        for number, segment in enumerate(segments, 1):
+    def run(self, checkpoints: Checkpoints) -> None:
+        logs, topic, empty_modified_ms = self._logs, self._topic, None
+        for number, segment in enumerate(self._segments, 1):
             self._at = number
             if segment.start:
-                self._notes.append(_split(segment))
+                self.notes.append(_split(segment))
             modified_ms = segment.modified_ms
             logs.begin_segment(topic, segment.base_offset, empty_modified_ms, modified_ms)
-            for frame in self._frames(segment, is_last=number == len(segments)):
+            for frame in self._frames(segment, is_last=number == self.segments):
                 logs.take_over(topic, frame, append_time_ms=modified_ms)
             self._take_index(segment)
             # An empty segment keeps its time once another one follows.
             empty_modified_ms = modified_ms
-        log_end = logs.describe(topic).log_end_offset
-        start = max(checkpoints.log_start_offset or 0, segments[0].base_offset)
-        if start > log_end:
+        self.end_offset = logs.describe(topic).log_end_offset
+        start = max(checkpoints.log_start_offset or 0, self._segments[0].base_offset)
+        if start > self.end_offset:
             # No record is left, and the next append is at the start.
-            log_end = logs.begin_segment(topic, start)
+            self.end_offset = logs.begin_segment(topic, start)
         if start:
             logs.take_over_log_start(topic, start)
-        checkpoint = checkpoints.first_dirty_offset
-        if checkpoint is not None:
-            logs.set_checkpoint(topic, checkpoint)
-        size_bytes = sum(each.size_bytes for each in segments)
-        size_bytes -= self._torn.size_bytes if self._torn is not None else 0
-        return Imported(
-            segments=len(segments),
-            batches=self._batches,
-            size_bytes=size_bytes,
-            start_offset=start,
-            end_offset=log_end,
-            checkpoint=checkpoint,
-            torn=self._torn,
-            notes=self._notes,
-        )
+        self.start_offset, self.checkpoint = start, checkpoints.first_dirty_offset
+        if self.checkpoint is not None:
+            logs.set_checkpoint(topic, self.checkpoint)
+        self.size_bytes -= self.torn.size_bytes if self.torn is not None else 0
 
     def _take_index(self, segment: SegmentFile) -> None:
         """Imports the transaction index: a cleaned segment's batches do not have all its
@@ -241,9 +206,9 @@ class _Copy:
         from ledgerfold.storage.kafka.folder import aborted_of
         from ledgerfold.v1.kafka_pb2 import KafkaAbortedInfo
 
-        aborted = aborted_of(segment, self._end_offset)
+        aborted = aborted_of(segment, self.end_offset)
         if aborted is None:
-            self._notes.append(
+            self.notes.append(
                 f"{segment.txn_index} is not a transaction index: aborted transactions are "
                 "determined from the batches, as Kafka would."
             )
@@ -255,18 +220,18 @@ class _Copy:
     def _frames(self, segment: SegmentFile, *, is_last: bool) -> Iterator[bytes]:
         from ledgerfold.storage.kafka.folder import SegmentReading
 
-        frame, self._end_offset = bytearray(), segment.base_offset
+        frame, self.end_offset = bytearray(), segment.base_offset
         reading = SegmentReading(segment, is_last=is_last)
         for batch in reading:
-            self._end_offset = batch.header.next_offset
+            self.end_offset = batch.header.next_offset
             if frame and len(frame) + len(batch.data) > _FRAME_BYTES:
                 yield bytes(frame)
                 frame.clear()
             frame += batch.data
-            self._batches += 1
+            self.batches += 1
         if frame:
             yield bytes(frame)
-        self._torn = reading.torn
+        self.torn = reading.torn
 
 
 def checkpoints_of(folder: Path) -> Checkpoints:

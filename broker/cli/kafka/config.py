@@ -18,7 +18,7 @@ from pathlib import Path
 from ledgerfold.broker.cli.connecting import admin_of
 from ledgerfold.broker.cli.output import ROWS, print_rows
 from ledgerfold.broker.cli.settings_files import read_properties
-from ledgerfold.broker.cli.units import parse_pairs
+from ledgerfold.broker.cli.units import kafka_settings_of
 from ledgerfold.broker.cli.verbs import Argument, Verbs, argument, flag, one_of, repeated, together
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.paths import absolute_path
@@ -44,7 +44,7 @@ KAFKA_CONFIG = repeated(
 
 def created_with(options: argparse.Namespace) -> dict[str, str] | None:
     """Returns the settings of the Kafka topic to create; None: a Pulsar topic."""
-    config = _settings_of(options.config)
+    config = kafka_settings_of(options.config)
     if options.cleanup_policy is None and not config:
         return None
     if (options.cleanup_policy is None) == (_POLICY not in config):
@@ -66,7 +66,7 @@ def config_verbs(subject: str, of: Argument) -> Verbs:
 
 @argument("pairs NAME=VALUE", "settings by Kafka's names", nargs="+")
 def _set(options: argparse.Namespace) -> None:
-    values = _settings_of(options.pairs)
+    values = kafka_settings_of(options.pairs)
     if not options.topic:
         _check_known(values)
     admin_of(options).kafka.change_config(options.topic, values=values)
@@ -111,7 +111,7 @@ def serve_config(options: argparse.Namespace) -> dict[str, str]:
     settings: dict[str, str] = {}
     for text in options.kafka_config:
         if "=" in text and not Path(text).is_file():
-            pairs = _settings_of([text])
+            pairs = kafka_settings_of([text])
             # A mistyped name of a log setting.
             _check_known([name for name in pairs if name.startswith("log.")])
             settings |= _about_logs(text, pairs)
@@ -151,8 +151,3 @@ def _others(names: Iterable[str], *, of_topic: bool = False) -> list[str]:
 
     known = TOPIC_SETTINGS if of_topic else BROKER_SETTINGS
     return [name for name in names if name not in known]
-
-
-def _settings_of(pairs: Iterable[str]) -> dict[str, str]:
-    wrong = "{!r}: expected NAME=VALUE, like segment.ms=60000."
-    return parse_pairs(pairs, wrong, "{} is set twice.")

@@ -246,11 +246,7 @@ def _check_json(partition: int, check: ThresholdCheck) -> dict[str, Any]:
     return {
         "partition": partition,
         "time": check.checked_ms,
-        "fired": check.fired,
-        "why": check.why,
-        "backlog_bytes": check.backlog_bytes,
-        "threshold_bytes": check.threshold_bytes,
-        "level": check.level,
+        **fields_of(check, "fired why backlog_bytes threshold_bytes level"),
     }
 
 

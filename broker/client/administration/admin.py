@@ -1,9 +1,10 @@
 """Administration: topics, subscriptions, policies, compaction.
 
     >>> with Admin("127.0.0.1:7650") as admin:
-    ...     admin.create_topic("prices")
-    ...     print(admin.list_topics("public/default"))
-    ['persistent://public/default/prices']
+    ...     admin.create_topic("prices", properties={"owner": "sales"})
+    ...     admin.update_topic_properties("prices", {"level": "gold"}, remove=["owner"])
+    ...     print(admin.list_topics("public/default"), admin.topic_properties("prices"))
+    ['persistent://public/default/prices'] {'level': 'gold'}
 
 A thin typed layer over ledgerfold.v1.AdminService. Verbs are those of pulsar-admin.
 Every call raises the errors of storage/errors.py: TopicNotFound and similar, Unavailable without a
@@ -13,7 +14,7 @@ broker, Timeout.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import grpc
@@ -24,7 +25,6 @@ from ledgerfold.broker.client.administration.channel import AdminChannel
 from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
 from ledgerfold.broker.client.administration.message_calls import MessageCalls
 from ledgerfold.broker.client.administration.namespace_calls import NamespaceCalls, PermissionCalls
-from ledgerfold.broker.client.administration.property_calls import PropertyCalls
 from ledgerfold.broker.client.administration.schema_calls import SchemaCalls
 from ledgerfold.broker.client.administration.state_calls import FaultCalls, StateCalls
 from ledgerfold.broker.client.administration.subscription_calls import SubscriptionCalls
@@ -42,7 +42,6 @@ class Admin(
     NamespaceCalls,
     PermissionCalls,
     PolicyCalls,
-    PropertyCalls,
     SchemaCalls,
     StateCalls,
     FaultCalls,
@@ -218,6 +217,24 @@ class Admin(
         )
         record = self._call(request).message_id
         return MessageId.of_record(record)
+
+    def topic_properties(self, topic: str) -> dict[str, str]:
+        """Returns the properties of a topic; its partitions have their own.
+
+        Raises NotAllowed for a non-persistent topic.
+        """
+        request = admin_pb2.GetTopicPropertiesRequest(topic=topic)
+        return dict(self._call(request).properties)
+
+    def update_topic_properties(
+        self, topic: str, properties: Mapping[str, str] | None = None, remove: Iterable[str] = ()
+    ) -> None:
+        """Sets properties of a topic, and removes those named by `remove`; others stay.
+
+        Raises InvalidRequest for more than 100 properties, or more than 16,384 characters.
+        """
+        request = admin_pb2.UpdateTopicPropertiesRequest(topic=topic, set=properties, remove=remove)
+        self._call(request)
 
     # Compaction.
 

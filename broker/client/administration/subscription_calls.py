@@ -109,6 +109,20 @@ class SubscriptionCalls(Calls):
         """
         self._call(data_pb2.UnsubscribeRequest(topic=topic, subscription=subscription, force=force))
 
+    def subscription_properties(self, topic: str, subscription: str) -> dict[str, str]:
+        """Returns the properties of a subscription, of all partitions together."""
+        request = admin_pb2.GetSubscriptionPropertiesRequest(topic=topic, subscription=subscription)
+        return dict(self._call(request).properties)
+
+    def update_subscription_properties(
+        self, topic: str, subscription: str, properties: Mapping[str, str]
+    ) -> None:
+        """Replaces the properties of a subscription; limits as of update_topic_properties()."""
+        request = admin_pb2.SetSubscriptionPropertiesRequest(
+            topic=topic, subscription=subscription, properties=properties
+        )
+        self._call(request)
+
 
 def _start(start: MessageId | None) -> data_pb2.StartPosition:
     if start is None or start == MessageId.latest:

@@ -17,11 +17,12 @@ SinglePartitionMessageRouterImpl. Hashes have 31 bits, as in Java.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import count
 from typing import Final, TypeAlias
+
+import mmh3
 
 from ledgerfold.broker.client.messages.options import HashingScheme
 from ledgerfold.storage.decoded import key_bytes
@@ -38,23 +39,7 @@ _INT32_MAX = 0x7FFF_FFFF
 @lru_cache(_KEYS_REMEMBERED)
 def murmur3_32(key: bytes | str) -> int:
     """MurmurHash3_x86_32 of the key in UTF-8, with seed 0 and the sign bit cleared."""
-    data = key_bytes(key)
-    # The tail is the rest after the last whole block; it may be empty.
-    padded = data + bytes(4 - len(data) % 4)
-    *blocks, tail = struct.unpack(f"<{len(padded) // 4}I", padded)
-    state = 0
-    for block in blocks:
-        state ^= _scrambled(block)
-        state = ((state << 13 | state >> 19) * 5 + 0xE654_6B64) & _UINT32
-    state ^= _scrambled(tail) ^ len(data)
-    state = ((state ^ state >> 16) * 0x85EB_CA6B) & _UINT32
-    state = ((state ^ state >> 13) * 0xC2B2_AE35) & _UINT32
-    return (state ^ state >> 16) & _INT32_MAX
-
-
-def _scrambled(block: int) -> int:
-    block = block * 0xCC9E_2D51 & _UINT32
-    return (block << 15 | block >> 17) * 0x1B87_3593 & _UINT32
+    return int(mmh3.hash(key_bytes(key), 0, signed=False)) & _INT32_MAX
 
 
 @lru_cache(_KEYS_REMEMBERED)

@@ -9,7 +9,8 @@ from typing import NoReturn
 
 import pytest
 
-from ledgerfold.broker.cli.data.import_kafka import import_folder, settings_of
+from ledgerfold.broker.cli.data.import_kafka import import_folder
+from ledgerfold.broker.cli.units import kafka_settings_of
 from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
 from ledgerfold.storage.errors import InvalidRequest, KafkaError, TopicNotFound, Unavailable
 from ledgerfold.storage.kafka.folder import log_file_name
@@ -337,7 +338,9 @@ def test_options_that_do_not_fit_the_input_are_refused(cli: Ledgerfold, tmp_path
     assert cli("import", str(tmp_path / "a.csv"), "--key", "id", "--config", "a=b").code == 2
     assert cli("import", str(tmp_path / "a.csv")).code == 2
     with pytest.raises(InvalidRequest):
-        settings_of(["segment.ms"])
+        kafka_settings_of(["segment.ms"])
+    with pytest.raises(InvalidRequest, match="set twice"):
+        kafka_settings_of(["segment.ms=1", "segment.ms=2"])
 
 
 def test_a_segment_cannot_begin_below_the_end(logs: KafkaLogs) -> None:
