@@ -1,9 +1,9 @@
 """The worker process: a gRPC server and one engine (compactor/job/engine.py).
 
 1. The port listens; one JSON line on standard output names it. Health says NOT_SERVING.
-2. The engine starts, on a thread. Health says SERVING. A tiny run warms Spark up, after a run that
-   waits. If Spark fails before it is warm, and `--engine auto` was asked for, the inline engine
-   takes its place; another JSON line names it, with the reason.
+2. The engine starts, on a thread. Health says SERVING. A tiny run then warms Spark up; if a run is
+   waiting, that run is executed first. If Spark fails before it is warm, and `--engine auto` was
+   asked for, the inline engine takes its place; another JSON line names it, with the reason.
 3. On a machine's first start of Spark the JVM's class-data archive is written, for later starts: as
    soon as nothing runs, at the latest when the worker is stopped.
 4. The end: SIGTERM, SIGINT, or, if standard input is a pipe from the parent, its end of file (the

@@ -12,8 +12,8 @@ All are LedgerfoldErrors. Attributes:
   or without a response: an invalid argument, a closed object, no connection, a timeout.
 * its subject, if known: `topic`, `subscription`, `path`, ...
 
-Errors of the caller's own code are not wrapped: a TypeError stays one. (Except those of a token's
-function, which may be called much later: they are the cause of an AuthenticationFailed.)
+Errors of the caller's own code are not wrapped: a TypeError stays one. An exception are errors of a
+token's function, which may be called much later: they become the cause of an AuthenticationFailed.
 
 A name of Pulsar's is an alias of the class that is raised where Pulsar raises it; several may be
 aliases of the same class. `LookupError` is not among them, because it is Python's. docs/API.md has

@@ -54,7 +54,7 @@
     ├── CompactionError              a run's
     │   ├── CompactionFailed         the job or its worker failed; the old view stays in use
     │   │   ├── SegmentIndexFull     a segment that the cleaner writes; a defect of Kafka's
-    │   │   └── StrategyFailed       the strategy's own code raised, or returned nonsense
+    │   │   └── StrategyFailed       the strategy's code raised, or returned an invalid value
     │   ├── CompactionCancelled
     │   ├── CompactionFenced         the topic was unloaded or deleted during the run
     │   ├── EntryTooLarge            the remaining messages of a batch do not fit into an entry

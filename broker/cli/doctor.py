@@ -4,7 +4,7 @@
 
 Each check is a line: `ok`; `warning`, if it limits or slows a broker; `problem`, if it prevents or
 endangers one. The exit code is 1 if there is a problem. The command changes nothing and needs no
-broker; if one runs on the data directory, it is named.
+broker; if a broker runs on the data directory, the output names it.
 """
 
 from __future__ import annotations

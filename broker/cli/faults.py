@@ -102,7 +102,7 @@ def _list(options: argparse.Namespace) -> None:
     print_rows(options, map(_short, rows) if wants_table(options) else rows)
 
 
-@FAULTS.verb("remove", "remove a rule", argument("id", "its id", **POSITIVE), ANSWER)
+@FAULTS.verb("remove", "remove a rule", argument("id", "the rule's id", **POSITIVE), ANSWER)
 def _remove(options: argparse.Namespace) -> None:
     print_object(options, _row(admin_of(options).remove_fault(options.id)))
 

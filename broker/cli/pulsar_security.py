@@ -1,7 +1,8 @@
 """The settings of a broker.conf about TLS, authentication and authorization.
 
-As in Pulsar, keys of tokens matter with `authenticationEnabled=true`, and permissions with
-`authorizationEnabled=true`, too. With a certificate and its key, all listeners speak TLS.
+As in Pulsar, keys of tokens have an effect only with `authenticationEnabled=true`, and permissions
+only if `authorizationEnabled=true` is set, too. With a certificate and its key, all listeners speak
+TLS.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Runs the command line as a process that ends with the one that started it.
+"""Runs the command line as a process that ends when the process that started it ends.
 
-For brokers of tests and demonstrations: if a test run is killed, no broker must remain. The starter
-holds the other end of the standard input, a pipe, and writes nothing: the pipe ends with it.
+Tests and demonstrations start their brokers with it: if a test run is killed, no broker remains.
+The starting process holds the other end of the standard input, a pipe, and writes nothing: the pipe
+closes when that process ends.
 """
 
 from __future__ import annotations

@@ -335,7 +335,9 @@ class CompactionScheduler:
         if self._is_stopping:
             raise Unavailable("The broker is stopping.")
         if self.compactor.is_disabled:
-            raise CompactorUnavailable("The compactor is off. Start the broker with one.")
+            raise CompactorUnavailable(
+                "The compactor is off. Restart the broker without --compactor off."
+            )
 
     async def _interrupt(self, run: CompactionRun, error: LedgerfoldError) -> None:
         if self._queue.remove(run):

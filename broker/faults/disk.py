@@ -2,9 +2,9 @@
 store.
 
 The calls that fail are those that fail on the simulator's full disk (tests/simulation/disk.py):
-writes, new files and folders, copies, and writes to the metadata. As on a real one, a file whose
-write has failed is not used any more (storage/files.py), reads continue, and no space is free. The
-compactor's worker, which is another process, has its own view of the disk.
+writes, new files and folders, copies, and writes to the metadata. As on a real full disk, a file
+whose write has failed is not used any more (storage/files.py), reads continue, and no space is
+free. The compactor's worker, which is another process, has its own view of the disk.
 
 While a deletion uses the disk reserve (storage/reserve.py), writes succeed. The real disk has room,
 so the reserve keeps its space.

@@ -49,7 +49,7 @@ OUTGOING_METRICS = {
     ),
     "streams_ended": Metric(
         "ledgerfold_streams_ended_total",
-        "Streams ended because others needed the room and their client read nothing.",
+        "Streams closed because their clients read nothing while others needed the memory.",
         kind=COUNTER,
     ),
     "unsent_bytes": Metric(

@@ -47,7 +47,7 @@ class _Bound(NamedTuple):
 
 @dataclass(frozen=True)
 class Holds:
-    """Says what keeps the ledgers of a topic, except retention.
+    """The holds that keep the ledgers of a topic, except retention.
 
     `cursors`: cursors, the horizon and readers; `without_cursor`: ledgers may be deleted if there
     are none. `others`: further holds. `damaged`: ledgers that stay, and all after the first.

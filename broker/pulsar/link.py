@@ -2,8 +2,8 @@
 
 Bounds: entries are written one frame set at a time, the next when the transport has passed on all
 but HIGH_WATER_BYTES; while it has not, no further command is read. At most TASKS_MAX commands of a
-client wait for the broker at the same time; of commands with a schema, one is compared at a time,
-then those of other clients. Lists are built one at a time, after the client has received most of
+client wait for the broker at the same time; a client's schemas are compared one at a time, in turns
+with those of other clients. Lists are built one at a time, after the client has received most of
 the previous answer.
 """
 

@@ -101,7 +101,7 @@ class ClockHandlers(Handlers):
             raise NotAllowed("The broker uses the machine's clock. Start it with --test-clock.")
         move = request.WhichOneof("move")
         if move is None:
-            raise InvalidRequest("Set the time to move the clock to, or by.")
+            raise InvalidRequest("Name the time to set the clock to, or the time to advance it by.")
         to_ms = request.to_ms if move == "to_ms" else clock.now_ms() + request.advance_ms
         await clock.move_to(to_ms)
         await self._broker.housekeeping.check_all()

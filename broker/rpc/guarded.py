@@ -71,7 +71,7 @@ def need_of_request(need: Need, request: Any) -> Need:
 
 
 class GuardedMethod:
-    """One rpc. Without a guard, everything is permitted and nothing looked at.
+    """One rpc. Without a guard, everything is permitted and nothing is checked.
 
     `rates`: limits the calls of each client.
     """

@@ -43,7 +43,7 @@ _digests = LruCache[bytes, bytes | None](_DIGESTS_MAX)
 
 
 class _Absent:
-    """The default of a field without one: (`null` is a default.)"""
+    """The default of a field that declares none. (`null` is a declared default.)"""
 
 
 ABSENT = _Absent()

@@ -1,6 +1,6 @@
 """A consumer on a broker that allows faults: rules delay its messages, fail it or disconnect it.
 
-What is not sent stays unacknowledged: the subscription delivers it again.
+Messages that are not sent stay unacknowledged: the subscription delivers them again.
 """
 
 from __future__ import annotations

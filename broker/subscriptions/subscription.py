@@ -7,8 +7,8 @@ Rules, as in Pulsar:
 
 * One type at a time: it is set by the first consumer and reset with the last one.
 * An Exclusive subscription refuses a second consumer (SubscriptionBusy).
-* Read-compacted consumers need Exclusive or Failover (NotAllowed otherwise). It is a property of
-  the consumer, not of the subscription.
+* Read-compacted consumers need Exclusive or Failover (NotAllowed otherwise). Reading the compacted
+  view is a property of the consumer, not of the subscription.
 * The next consumer gets the entries that the last one left unacknowledged (reading.py).
 * A seek disconnects all consumers with Moved and moves the cursor durably; then they may reconnect.
 * A non-durable subscription is removed with its last consumer, unless a seek disconnected that

@@ -8,7 +8,7 @@
 
 Each new exclusive access raises the topic's epoch, which is durable before the producer is
 connected. A producer that reconnects sends its epoch: if the topic has a later one, another
-producer had access meanwhile, and it is refused (ProducerFenced).
+producer had access meanwhile, and the reconnecting producer is refused (ProducerFenced).
 
 Source: Pulsar's AbstractTopic, PIP-68. Bound: each waiting producer is a stream of the broker.
 """

@@ -1,6 +1,6 @@
 """Producers and readers on a broker that allows faults: rules act on their messages.
 
-They delay a reader's messages, fail it or disconnect it. Of a producer:
+They delay a reader's messages, fail the reader or disconnect it. For a producer:
 
 * An entry that fails is not stored: its receipt has the error, as that of any refused entry.
 * An entry that disconnects the producer is not stored. Earlier entries are stored, and get their

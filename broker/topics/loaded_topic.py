@@ -1,4 +1,4 @@
-"""The common part of topics of all kinds: counters and resources; of stored ones, the record."""
+"""The common part of topics of all kinds: counters and resources; for stored topics, the record."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ def check_allowed(broker: Broker) -> None:
     """Raises NotAllowed."""
     if broker.manual_clock is None and not broker.settings.allow_reset:
         raise NotAllowed(
-            "This broker does not allow it. Start it with --allow-reset or --test-clock; any "
-            "client can then delete everything."
+            "This broker does not allow resets and snapshots. Start it with --allow-reset or "
+            "--test-clock; any client can then delete everything."
         )
 
 

@@ -6,7 +6,7 @@ topic have its schema. The topic need not exist: an administrator may register i
 Rules and their source: Pulsar's SchemaRegistryServiceImpl, AbstractTopic and PersistentTopic.
 
 * A definition that a version has already is that version.
-* A deletion leaves a mark, so that its versions are not used again: `force` removes that, too.
+* A deletion leaves a mark, so that its versions are not used again: `force` removes the mark, too.
   Deleting the topic deletes its schema in the same write; the end of an unused non-persistent topic
   deletes it in a later write.
 * Every change is one synced write, and is decided on the versions that it is written after.

@@ -61,7 +61,7 @@ Step = Entries | Checked | Sought | Notice
 
 
 class StreamReader(ABC, Generic[Read]):
-    """A reader that belongs to one stream. `Read`: what it reads ahead of the permits."""
+    """A reader that belongs to one stream. `Read`: the type of read-ahead data."""
 
     def __init__(self, topic: ServedTopic, state: LogState, name: str) -> None:
         self.name = name

@@ -1,6 +1,6 @@
 """Bulk messages as raw bytes.
 
-Entries are opaque and large, so the streams that carry them use identity (de)serialisers and these
+Entries are opaque and large, so the streams that carry them use identity (de)serializers and these
 few functions instead of protobuf objects. The wire format is still plain protobuf: any client may
 use the generated classes (proto/ledgerfold/v1/data.proto).
 

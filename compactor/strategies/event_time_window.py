@@ -3,7 +3,7 @@
 Rules: `EventTimeWindow` in ledgerfold/strategies/plain.py. The run's time is in its plan, and the
 same for all tasks.
 
-A message that is young in one run is old in a later run, and is then judged among the remaining
+A message that is young in one run is old in a later run, and is then compared with the remaining
 messages. Without tombstones, or if the old messages were published before the young ones, the
 result is that of one run over everything. Otherwise it may differ: an old value that lost against
 another cannot return when a tombstone between the two has become old (docs/STRATEGIES.md has an

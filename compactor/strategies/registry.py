@@ -14,8 +14,8 @@ the key section or the entry's header (a sequence id) is one more column of Fact
 compactor/job/key_columns.py. Values are not facts: phase one never reads their sections. Strategies
 do not see messages without a key: the topic's policy keeps or drops them.
 
-**Output**: positions in any order, and the number of removed events, as its original counts them.
-Its version rises when its rules change, that is, which messages are kept or counted.
+**Output**: positions in any order, and the number of removed events, as its original counts them. A
+strategy's version rises when its rules change, that is, which messages are kept or counted.
 
 A strategy that must read the messages themselves is a MessageStrategy (strategic.py).
 

@@ -1,4 +1,4 @@
-"""Summarises the batches of a ledger's files.
+"""Summarizes the batches of a ledger's files.
 
 The summary is enough to rebuild a lost topic record (storage/repair/kafka.py):
 

@@ -1,7 +1,7 @@
 """What-if with four strategies, against phase one of one compaction of the same topic.
 
 The two workloads of compact-large (Zipf 1.1): 1,000,000 messages of 1,000 B over 100,000 keys, and
-10,000,000 messages of 100 B over 1,000,000 keys. On one warm worker the topic is analyzed under one
+10,000,000 messages of 100 B over 1,000,000 keys. On one warm worker the topic is analysed under one
 strategy and under four, from the call to the answer, and then compacted; phase one is that of the
 run's record. The goal is four strategies in 1.5x a phase one.
 """

@@ -51,7 +51,7 @@ _FOLDER = re.compile(r"(?!\.{1,2}-\d+$)[-._0-9A-Za-z]{1,249}-\d{1,10}")
 @argument("folder DIR", "a new folder, named TOPIC-PARTITION")
 @flag(
     "--checkpoints",
-    "also write the checkpoint files next to DIR: start, clean end, and end of the log",
+    "also record the log start, checkpoint and log end in the checkpoint files next to DIR",
 )
 @argument("--topic-id ID", "the id that kafka-topics.sh shows; default: a new one")
 def _export(options: argparse.Namespace) -> None:

@@ -38,8 +38,9 @@ _BATCH_BYTES_MAX = 15 * 1024 * 1024
 
 
 class Outgoing(NamedTuple):
-    """A message to publish. `value` None: a tombstone; `event_time_ms` None: not set; a `key` of
-    bytes is published as clients publish it: in base64, but as it is to a Kafka topic.
+    """A message to publish. `value` None: a tombstone; `event_time_ms` None: not set.
+
+    A `key` of bytes is published in base64, as by clients, and unchanged to a Kafka topic.
     """
 
     key: str | bytes | None

@@ -220,7 +220,7 @@ def _partitioned_stats(options: argparse.Namespace) -> None:
     *(TOPIC, _SUBSCRIPTION, ANSWER),
     one_of(
         argument(*_EXPIRE_TIME, **TIME),
-        argument(f"-p --position {ID}", "expire messages up to this one, with its batch"),
+        argument(f"-p --position {ID}", "expire messages up to this one, including its batch"),
         required=True,
     ),
 )

@@ -44,7 +44,7 @@ COMMANDS = Verbs()
     "predict the effect of strategies, schedules or settings of Kafka's cleaner",
     QUESTION,
     FILE_OPTIONS,
-    description="Analyzes a topic or a file, without changes.",
+    description="Analyses a topic or a file, without changes.",
 )
 @argument("--plot FILE", "draw the results into a .svg, .png or .html file")
 @ROWS

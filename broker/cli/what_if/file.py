@@ -5,7 +5,7 @@ Columns, or fields of JSON lines: `key`, `value`, and optionally `event_time_ms`
 With `--key` the rows become messages as in `import` with the same options: the row is the value
 unless `--value` names a field, and there are no event times unless `--event-time` names one.
 
-The rows are written as a log into a temporary folder, which a separate compactor analyzes.
+The rows are written as a log into a temporary folder, which a separate compactor analyses.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _EVENT_TIME, _PUBLISH_TIME = "event_time_ms", "publish_time_ms"
 
 
 class File(NamedTuple):
-    """A file to analyze.
+    """A file to analyse.
 
     `rules` None: its fields have the names above. `event_time`: the field that the option names.
     """
@@ -57,8 +57,8 @@ class File(NamedTuple):
 
 
 FILE_OPTIONS = together(
-    argument("--csv FILE", "analyze a CSV file; columns key, value, event_time_ms, ..."),
-    argument("--jsonl FILE", "analyze a file with one JSON object per line"),
+    argument("--csv FILE", "analyse a CSV file; columns key, value, event_time_ms, ..."),
+    argument("--jsonl FILE", "analyse a file with one JSON object per line"),
     ROW_RULES,
     argument(
         "--spark-master URL",
@@ -70,7 +70,7 @@ FILE_OPTIONS = together(
 
 
 def file_of(options: argparse.Namespace) -> File | None:
-    """Returns the file to analyze; None: a topic. Raises InvalidRequest."""
+    """Returns the file to analyse; None: a topic. Raises InvalidRequest."""
     files = [(name, kind) for kind in ("csv", "jsonl") if (name := getattr(options, kind))]
     if len(files) + (options.topic is not None) != 1:
         raise InvalidRequest("Give exactly one of: a topic, --csv FILE, --jsonl FILE.")
@@ -103,7 +103,7 @@ def _with_rules(name: str, format_: str, options: argparse.Namespace) -> File:
 def ask_about_file(
     file: File, question: Question, *, spark_master: str, retain_null_key: bool
 ) -> TopicWhatIf:
-    """Analyzes a file. Raises InvalidRequest, naming the line; OSError; and errors of the
+    """Analyses a file. Raises InvalidRequest, naming the line; OSError; and errors of the
     compactor.
     """
     from ledgerfold.broker.whatif.file_log import ask_own_worker, write_log

@@ -64,7 +64,7 @@ QUESTION = together(
     ),
     repeated(
         "--strategy NAME[:FIELD=VALUE,...]",
-        "a strategy to analyze; may be repeated; default: the topic's own",
+        "a strategy to analyse; may be repeated; default: the topic's own",
     ),
     argument(
         "--diff KEYS",

@@ -23,7 +23,7 @@ OWN_TIMEOUT: Final = -1.0
 
 
 class AdminChannel:
-    """A channel to the services of a broker. Thread-safe. `what` names it when it is closed."""
+    """A channel to the services of a broker. Thread-safe. `description` names it in errors."""
 
     def __init__(
         self,

@@ -68,9 +68,7 @@ def fault_words(fault: Fault) -> tuple[str, str, str]:
 
 
 class FaultCalls(Calls):
-    """The calls about fault rules. All raise NotAllowed unless it
-    allows them.
-    """
+    """The calls about fault rules. All raise NotAllowed unless the broker allows faults."""
 
     def add_fault(
         self,

@@ -4,7 +4,7 @@ Rules (Pulsar's MultiTopicsConsumerImpl):
 
 * Messages of one partition are delivered in order; partitions take turns (Rotation).
 * An acknowledgement is sent to the topic or partition that its id names; a cumulative one covers
-  only that.
+  only that topic or partition.
 * A seek to a message id moves only that id's partition; one to earliest, latest or a time moves
   all.
 * There is no last message id for all together.

@@ -11,7 +11,7 @@ takes it once, briefly. The rules:
   waits or gets Overloaded.
 * A batch above the broker's limit is split in halves until each part fits; a single message that is
   too large fails with MessageTooLarge.
-* A delayed message is a separate entry, without a batch, as of Pulsar's clients.
+* A delayed message is a separate entry, without a batch, as in Pulsar's clients.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 1. `add` takes single entries, `next_ack` returns them in frames.
 2. A frame that carries a request id requests a confirmation; at most one request is open at a
   time. The broker replies once its cursor is durable, which confirms everything sent before.
-3. `lost` is called when the connection broke: unconfirmed acknowledgements are sent again, first
-  and in the same order. Acknowledging an entry twice has no further effect.
+3. `on_loss` is called when the connection broke: unconfirmed acknowledgements are sent again, first
+   and in the same order. Acknowledging an entry twice has no further effect.
 4. `is_full`: so many acknowledgements are unconfirmed that no more messages should be requested.
 
 Bound: UNANSWERED_MAX entries, and the entries that were delivered to the application before the

@@ -116,7 +116,7 @@ def methods_of(channel: Any) -> dict[str, Any]:
 class Connection:
     """A gRPC channel. Create it on the event loop that runs it.
 
-    `target`: by default that of the settings, which it may have to ask the broker for.
+    `target`: by default that of the settings, which may take a request to the broker.
     """
 
     def __init__(self, settings: ClientSettings, target: ChannelTarget | None = None) -> None:

@@ -5,9 +5,9 @@
     >>> ClientCredentials().is_tls("ledgerfold+ssl://b.example.org:7650")
     True
 
-A broker's certificate is verified with its host name. Without that (with
-`tls_validate_hostname=False` or `tls_allow_insecure_connection`) the client asks for the
-certificate first, and then accepts its name, or all of it.
+A broker's certificate is verified with its host name. With `tls_validate_hostname=False` the client
+fetches the certificate first, and accepts the name in it; with `tls_allow_insecure_connection` it
+also trusts that certificate.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Client(Closing):
         """Opens a producer; creates the topic if it does not exist.
 
         `producer_name`: None lets the broker choose one. With a name, a later producer also
-        recognises resent messages: sequence ids continue after the last id stored under the name,
+        recognizes resent messages: sequence ids continue after the last id stored under the name,
         or after `initial_sequence_id`. `send_timeout_millis`: 0 = no limit. `max_pending_messages`:
         the number of messages that may wait for their receipts (default 1000); 0 = no limit.
         `block_if_queue_full`: whether sending then waits, or fails with ProducerQueueIsFull (the

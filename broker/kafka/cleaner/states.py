@@ -8,7 +8,7 @@
 
 A cleaning that must end is *aborted*: the worker is notified and ends it. The log is then paused
 until every caller that paused it has resumed it. The caller that aborts waits until the log is
-paused; abort_and_pause() returns whether it has to.
+paused; abort_and_pause() returns whether the caller has to wait.
 
 A log whose cleaning failed is marked *uncleanable*: it is skipped until a restart or its deletion.
 An unload removes neither the mark nor the pauses. Those of an administrator are stored in the

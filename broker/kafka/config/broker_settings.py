@@ -1,7 +1,7 @@
 """The settings of a broker that concern its logs, as in Kafka 4.1.
 
-Broker defaults of topic settings are derived from those: with the broker's names and, where they
-differ, its bounds and defaults.
+The broker's defaults of topic settings are derived from the topic settings (topic_settings.py),
+with the broker's names and, where they differ, its bounds and defaults.
 
     >>> BROKER_SETTINGS["log.roll.hours"].unit, BROKER_SETTINGS["log.roll.hours"].is_dynamic
     ('hours', False)

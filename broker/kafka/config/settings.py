@@ -11,7 +11,7 @@ Follows Kafka's ConfigDef, with its messages for refused values:
     ledgerfold.errors.KafkaError: Invalid value 7.0 for configuration \
 min.cleanable.dirty.ratio: Value must be no more than 1
 
-Text is trimmed first, as there. Numbers are those that Java parses (`+7` and `1d` are; `1_000`,
+Text is trimmed first, as in Kafka. Numbers are those that Java parses (`+7` and `1d` are; `1_000`,
 `0x10` and hexadecimal doubles are not), and errors show them as Java does.
 
 Source: org.apache.kafka.common.config.ConfigDef of Kafka 4.1 (parseType, Range, ValidList,
