@@ -129,7 +129,7 @@ _MACHINE_PATHS = re.compile(r"(?<![\w.~-])/(?:work|root|home/\w+|Users/\w+|tmp/v
 # How a value came about, or a pronoun. Two of them are terms beside their counterparts.
 _VAGUE = frozenset(
     {"asked", "at_once", "begun", "each", "found", "given", "gone", "kept", "left", "made", "said"}
-    | {"sought", "standing", "taken", "told", "upto", "wanted", "which", "whole"}
+    | {"seen", "sought", "standing", "taken", "told", "upto", "wanted", "which", "whole"}
 )
 _COUNTERPARTS = {"found": "expected", "left": "right"}
 VAGUE_NAMES_ALLOWED = {

@@ -202,39 +202,43 @@ class _Resolver:
         return next(promoted, None)
 
     def _is_alike(
-        self, one: Node, other: Node, seen: dict[tuple[int, int], bool], depth: int
+        self, one: Node, other: Node, equality: dict[tuple[int, int], bool], depth: int
     ) -> bool:
-        """Returns whether two types have the same structure; namespaces may differ."""
+        """Returns whether two types have the same structure; namespaces may differ.
+
+        `equality`: the results for pairs of records, by the ids of their nodes. A pair in progress
+        counts as equal, because records may be recursive.
+        """
         self._steps.take(depth)
         if one.kind != other.kind:
             return False
         if one.name and self._short_name(one) != other.short_name:
             return False
         if one.kind == "record":
-            return self._are_records_alike(one, other, seen, depth)
+            return self._are_records_alike(one, other, equality, depth)
         if one.items is not None:
-            return self._is_alike(one.items, other.inner, seen, depth + 1)
+            return self._is_alike(one.items, other.inner, equality, depth + 1)
         self._steps.take(depth, len(one.symbols))
         if (one.size, one.symbols, len(one.branches)) != (
             *(other.size, other.symbols, len(other.branches)),
         ):
             return False
         pairs = zip(one.branches, other.branches, strict=True)
-        return all(self._is_alike(a, b, seen, depth + 1) for a, b in pairs)
+        return all(self._is_alike(a, b, equality, depth + 1) for a, b in pairs)
 
     def _are_records_alike(
-        self, one: Node, other: Node, seen: dict[tuple[int, int], bool], depth: int
+        self, one: Node, other: Node, equality: dict[tuple[int, int], bool], depth: int
     ) -> bool:
         pair = id(one), id(other)
-        if pair not in seen:
-            seen[pair] = True
+        if pair not in equality:
+            equality[pair] = True
             self._steps.take(depth, len(one.fields) + len(other.fields))
             fields = self._fields_of(one)
-            seen[pair] = list(fields) == list(other.fields) and all(
-                self._is_alike(each.type, other.fields[name].type, seen, depth + 1)
+            equality[pair] = list(fields) == list(other.fields) and all(
+                self._is_alike(each.type, other.fields[name].type, equality, depth + 1)
                 for name, each in fields.items()
             )
-        return seen[pair]
+        return equality[pair]
 
 
 def _called(node: Node) -> str:

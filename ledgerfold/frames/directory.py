@@ -162,7 +162,7 @@ class SnapshotFiles(Files):
 
 
 class UnchangedFiles(Files):
-    """Files that a recovery does not change: what it would cut off is left out of its result."""
+    """Files that a recovery does not change: its result omits what it would truncate."""
 
     def free_bytes(self, path: Path) -> int:
         """Returns more than any copy would need: this file system makes none."""

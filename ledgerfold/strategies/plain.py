@@ -110,14 +110,14 @@ def takes_over(message: KeyMessage, current: KeyMessage) -> bool:
 
 
 class EventTimeWindow(EventTime[M]):
-    """Does as `event-time`, except for messages younger than a lag.
+    """Works as `event-time`, except for messages younger than a lag.
 
     Rules (they are Ledgerfold's own; the lag is like Kafka's min.compaction.lag.ms, by event time):
 
     * A message is young while its event time is later than the run's time minus the lag. If it has
       no event time, its publish time counts.
     * Young messages are kept unchanged, tombstones too. They remove nothing and count nothing.
-    * The other messages are judged among themselves, by their event times alone.
+    * The other messages are compared with each other, by their event times alone.
     """
 
     def __init__(self, old_until_ms: int) -> None:
