@@ -51,7 +51,8 @@ def integer(unit: int = 1, least: int = 0, most: int = _INT64_MAX) -> Callable[[
 
     def parse(name: str, text: str) -> int:
         try:
-            value = int(text)
+            # Python's numbers may contain underscores, Java's may not.
+            value = int(text.replace("_", "?"))
         except ValueError:
             raise InvalidRequest(f"{name}={text[:100]}: must be a whole number.") from None
         if not least <= value <= most:

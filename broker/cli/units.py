@@ -148,9 +148,14 @@ def settings_of(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def kafka_settings_of(pairs: Iterable[str]) -> dict[str, str]:
-    """Parses settings by Kafka's names. Raises InvalidRequest."""
+    """Parses settings by Kafka's names, without spaces around them. Raises InvalidRequest.
+
+    >>> kafka_settings_of(["segment.ms = 1000"])
+    {'segment.ms': '1000'}
+    """
     wrong = "{!r}: expected NAME=VALUE, like segment.ms=60000."
-    return parse_pairs(pairs, wrong, "{} is set twice.")
+    stripped = ("=".join(map(str.strip, pair.split("=", 1))) for pair in pairs)
+    return parse_pairs(stripped, wrong, "{} is set twice.")
 
 
 def parse_pairs(texts: Iterable[str], wrong: str, twice: str) -> dict[str, str]:

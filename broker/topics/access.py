@@ -79,7 +79,7 @@ class Claim:
 
     def give_up(self, error: LedgerfoldError) -> None:
         """Ends the wait, or the request if it does not wait yet."""
-        self._error = error
+        self._error = self._error or error
         self._turn.set()
 
 

@@ -340,7 +340,7 @@ def test_options_that_do_not_fit_the_input_are_refused(cli: Ledgerfold, tmp_path
     with pytest.raises(InvalidRequest):
         kafka_settings_of(["segment.ms"])
     with pytest.raises(InvalidRequest, match="set twice"):
-        kafka_settings_of(["segment.ms=1", "segment.ms=2"])
+        kafka_settings_of(["segment.ms=1", "segment.ms = 2"])
 
 
 def test_a_segment_cannot_begin_below_the_end(logs: KafkaLogs) -> None:

@@ -76,6 +76,7 @@ def test_options_override_the_file() -> None:
     "pair",
     [
         "maxMessageSize=much",
+        "maxMessageSize=1_000",
         "maxMessageSize=0",
         "maxMessageSize=999999999",
         "ttlDurationDefaultInSeconds=-1",

@@ -123,6 +123,17 @@ def test_the_last_shared_producer_admits_a_waiting_one(lab: BrokerLab) -> None:
     assert lab.run(asyncio.wait_for(task, WAIT_S)).name == "w"
 
 
+def test_the_first_of_two_errors_ends_a_wait(lab: BrokerLab) -> None:
+    shared, claim = attach(lab, "shared"), Claim(WAIT)
+    task = lab.loop.create_task(lab.topic.attach_producer("w", claim))
+    lab.settle()
+    claim.give_up(Moved("closed"))
+    claim.give_up(InvalidRequest("late"))
+    with pytest.raises(Moved, match="closed"):
+        lab.run(asyncio.wait_for(task, WAIT_S))
+    shared.detach()
+
+
 def test_a_cancelled_producer_leaves_the_queue(lab: BrokerLab) -> None:
     shared = attach(lab, "shared")
     claim = Claim(WAIT)
