@@ -1,10 +1,9 @@
-"""An HTTP server on the broker's own event loop, with its limits: of the REST API, metrics, page.
+"""An HTTP server on the broker's own event loop, with its limits: of the REST API and of the page.
 
 aiohttp parses and writes HTTP. The limits: CONNECTIONS_MAX connections, each closed when
-CONNECTION_S pass without a new request, or others that a server sets; LINE_BYTES_MAX of a request
-line or header; BODY_BYTES_MAX of a body, which must arrive within BODY_S; REQUEST_S for a request,
-whose change continues after that. Large answers that clients have not read count as unsent
-(broker/common/outgoing.py).
+CONNECTION_S pass without a new request; LINE_BYTES_MAX of a request line or header; BODY_BYTES_MAX
+of a body, which must arrive within BODY_S; REQUEST_S for a request, whose change continues after
+that. Large answers that clients have not read count as unsent (broker/common/outgoing.py).
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -38,6 +37,11 @@ REQUEST_S = 60.0
 GRACE_S = 0.5
 PARAMETERS_MAX = 50
 _log = logging.getLogger(__name__)
+_BUSY_BODY = json.dumps({"reason": f"There are {CONNECTIONS_MAX} connections; try again later."})
+_BUSY = (
+    "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Type: application/json\r\n"
+    f"Content-Length: {len(_BUSY_BODY)}\r\n\r\n{_BUSY_BODY}"
+).encode()
 
 
 def is_of_broker(record: logging.LogRecord) -> bool:
@@ -52,16 +56,6 @@ def is_of_broker(record: logging.LogRecord) -> bool:
 _log.addFilter(is_of_broker)
 
 
-class Limits(NamedTuple):
-    """The limits of the connections to one server."""
-
-    connections_max: int = CONNECTIONS_MAX
-    connection_s: float = CONNECTION_S
-
-
-LIMITS = Limits()
-
-
 class HttpListener:
     """A server at one address. `answer`: answers a request; `outgoing`: counts its answers;
     `option`: named if it cannot listen; `certificates`: for TLS.
@@ -72,11 +66,11 @@ class HttpListener:
         answer: Callable[[web.BaseRequest], Awaitable[Answer]],
         outgoing: Outgoing,
         option: str,
-        limits: Limits = LIMITS,
+        connection_s: float = CONNECTION_S,
         *,
         certificates: Certificates | None = None,
     ) -> None:
-        self._answer, self._option, self._limits = answer, option, limits
+        self._answer, self._option, self._connection_s = answer, option, connection_s
         self._outgoing, self._certificates = outgoing, certificates
         self._runner: web.ServerRunner | None = None
         self._listening: asyncio.Server | None = None
@@ -86,7 +80,7 @@ class HttpListener:
         host, _, port = listen.rpartition(":")
         connections = _Connections(
             self._respond,
-            self._limits,
+            self._connection_s,
             access_log=None,
             logger=_log,
             auto_decompress=False,
@@ -156,9 +150,9 @@ class _Connections(web.Server):
     closed.
     """
 
-    def __init__(self, handler: Any, limits: Limits, **options: Any) -> None:
+    def __init__(self, handler: Any, connection_s: float, **options: Any) -> None:
         super().__init__(self._armed, **options)
-        self._handler, self._limits = handler, limits
+        self._handler, self._connection_s = handler, connection_s
         self._timers: dict[RequestHandler, asyncio.TimerHandle] = {}
 
     def __call__(self) -> RequestHandler:
@@ -166,8 +160,8 @@ class _Connections(web.Server):
 
     def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        if len(self._timers) >= self._limits.connections_max:
-            transport.write(_busy(len(self._timers)))
+        if len(self._timers) >= CONNECTIONS_MAX:
+            transport.write(_BUSY)
             # NOTE: not at once: on Python 3.11, the handler's task would begin after the end of its
             # connection, and fail.
             asyncio.get_running_loop().call_soon(transport.close)
@@ -183,7 +177,7 @@ class _Connections(web.Server):
         if (timer := self._timers.pop(handler, None)) is not None:
             timer.cancel()
         loop = asyncio.get_running_loop()
-        self._timers[handler] = loop.call_later(self._limits.connection_s, transport.abort)
+        self._timers[handler] = loop.call_later(self._connection_s, transport.abort)
 
     async def _armed(self, request: web.BaseRequest) -> web.StreamResponse:
         """Handles a request. Its connection gets its full time again."""
@@ -191,12 +185,6 @@ class _Connections(web.Server):
             self._arm(request.protocol, request.transport)
         response: web.StreamResponse = await self._handler(request)
         return response
-
-
-def _busy(connections: int) -> bytes:
-    body = json.dumps({"reason": f"There are {connections} connections; try again later."})
-    head = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Type: application/json"
-    return f"{head}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
 def certificate_role(request: web.BaseRequest) -> str | None:

@@ -23,7 +23,6 @@ from ledgerfold.broker.http.answers import Answer, Refusal, Request
 Verb = Callable[[Request], Awaitable[Answer | None]]
 Route = tuple[str, str, Verb]
 ADMIN = "/admin/v2"
-_ELSEWHERE = f"This path does not exist; those of the admin API begin with {ADMIN}."
 
 
 @dataclass
@@ -35,15 +34,10 @@ class _Node:
 
 
 class Routes:
-    """The routes by path. Literal segments come before variable ones.
+    """The routes by path. Literal segments come before variable ones."""
 
-    `elsewhere`: the reason for a refusal of other paths than those under `prefix`.
-    """
-
-    def __init__(
-        self, routes: Iterable[Route], prefix: str = f"{ADMIN}/", elsewhere: str = _ELSEWHERE
-    ) -> None:
-        self._root, self._prefix, self._elsewhere = _Node(), prefix, elsewhere
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._root = _Node()
         for method, path, verb in routes:
             node = self._root
             for part in path.split("/")[1:]:
@@ -60,8 +54,10 @@ class Routes:
         for node, names in matches:
             if verb in node.verbs:
                 return node.verbs[verb], names
-        if not path.startswith(self._prefix):
-            raise Refusal(404, self._elsewhere)
+        if not path.startswith(f"{ADMIN}/"):
+            raise Refusal(
+                404, f"This path does not exist; those of the admin API begin with {ADMIN}."
+            )
         known = sorted({each for node, _ in matches for each in node.verbs})
         also = f" This path answers {', '.join(known)}." if known else ""
         raise Refusal(

@@ -1,11 +1,9 @@
-"""The servers of the admin REST API and of the metrics: broker/http/routes.py finds the verb of a
-request.
+"""The server of the admin REST API: broker/http/routes.py finds the verb of a request.
 
-The metrics (broker/metrics) are at `/metrics` of both: of the REST API, where Pulsar has them, and
-of `serve --metrics-listen`. On a broker that authenticates, a scrape needs a superuser's token or
-certificate, unless the broker was started with --metrics-for-all.
+The metrics are at `/metrics`, where Pulsar has them: the same as at `serve --metrics-listen`
+(broker/metrics).
 
-The limits of requests are those of broker/http/listener.py.
+Its limits are those of broker/http/listener.py.
 
 A request with an `Origin` header comes from a web page, and is refused: without authentication, any
 page in a browser on this machine could delete topics. On a loopback address without authentication,
@@ -17,8 +15,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import zlib
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
@@ -26,7 +22,6 @@ from urllib.parse import parse_qsl, urlsplit
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from ledgerfold.broker.common.request_rates import RequestRates
 from ledgerfold.broker.http.answers import (
     JSON,
     Answer,
@@ -39,11 +34,10 @@ from ledgerfold.broker.http.answers import (
 from ledgerfold.broker.http.cluster import cluster_routes
 from ledgerfold.broker.http.guarded import GuardedVerb, caller_of, guarded, limited
 from ledgerfold.broker.http.listener import (
-    LIMITS,
+    CONNECTION_S,
     PARAMETERS_MAX,
     REQUEST_S,
     HttpListener,
-    Limits,
     certificate_role,
     read_body,
 )
@@ -70,10 +64,6 @@ if TYPE_CHECKING:
 # They are answered whatever else a client asks for.
 _PROBES = (f"{ADMIN}/brokers/health", f"{ADMIN}/brokers/ready")
 _log = logging.getLogger(__name__)
-_METRICS = "/metrics"
-# A Prometheus server uses one connection.
-METRICS_LIMITS = Limits(16, 60.0)
-_GZIP_LEVEL = 1
 # Prometheus' text format (prometheus_client.exposition, which takes long to import).
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -94,7 +84,7 @@ def all_routes(
         message_routes,
     ):
         routes += more(broker)
-    return [*routes, scrape_route(broker, process)]
+    return [*routes, ("GET", "/metrics", ScrapeVerb(broker, process).scrape)]
 
 
 class AdminServer:
@@ -104,13 +94,11 @@ class AdminServer:
     are served with the broker's.
     """
 
-    option = "--admin-listen"
-
     def __init__(
         self,
         broker: Broker,
         pulsar_url: str | None = None,
-        limits: Limits = LIMITS,
+        connection_s: float = CONNECTION_S,
         *,
         guard: Guard | None = None,
         certificates: Certificates | None = None,
@@ -121,7 +109,11 @@ class AdminServer:
         self._hosts, self._process = hosts, process
         self._scheme = "http" if certificates is None else "https"
         self._listener = HttpListener(
-            self._answer, broker.outgoing, self.option, limits, certificates=certificates
+            self._answer,
+            broker.outgoing,
+            "--admin-listen",
+            connection_s,
+            certificates=certificates,
         )
         # Known once the port is.
         self._routes: asyncio.Future[Routes] = asyncio.get_running_loop().create_future()
@@ -129,21 +121,14 @@ class AdminServer:
     async def start(self, listen: str) -> str:
         """Listens, and returns "host:port" with the actual port. Raises AddressInUse."""
         address = await self._listener.start(listen)
-        self._routes.set_result(self._routes_at(f"{self._scheme}://{address}"))
+        url = f"{self._scheme}://{address}"
+        routes = all_routes(self._broker, url, self._pulsar_url, self._process)
+        routes = [limited(each) for each in routes]
+        guard = self._guard
+        if guard is not None:
+            routes = [guarded(guard, each) for each in routes]
+        self._routes.set_result(Routes(routes))
         return address
-
-    def _rates(self) -> RequestRates | None:
-        return self._broker.rates
-
-    def _routes_at(self, url: str) -> Routes:
-        return Routes(
-            map(self._protected, all_routes(self._broker, url, self._pulsar_url, self._process))
-        )
-
-    def _protected(self, route: Route) -> Route:
-        """Returns the route with a verb that checks the caller, then the body."""
-        route = limited(route)
-        return route if self._guard is None else guarded(self._guard, route)
 
     async def stop(self) -> None:
         """Stops listening, and ends requests."""
@@ -168,7 +153,7 @@ class AdminServer:
     async def _answer(self, request: web.BaseRequest) -> Answer:
         try:
             self._check_program(request)
-            path, rates = urlsplit(request.raw_path), self._rates()
+            path, rates = urlsplit(request.raw_path), self._broker.rates
             identity = self._identity(request)
             if rates is not None and path.path not in _PROBES:
                 rates.take(client_of(request.remote or "", identity))
@@ -230,30 +215,6 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not a number of JSON.")
 
 
-def scrape_route(broker: Broker, process: ProcessMetrics | None) -> Route:
-    return "GET", _METRICS, ScrapeVerb(broker, process).scrape
-
-
-class MetricsServer(AdminServer):
-    """The metrics of one broker, at a port that serves nothing else. Scrapes do not count as
-    requests.
-    """
-
-    option = "--metrics-listen"
-
-    def __init__(
-        self, broker: Broker, *, limits: Limits = METRICS_LIMITS, **protection: Any
-    ) -> None:
-        super().__init__(broker, None, limits, **protection)
-
-    def _rates(self) -> None:
-        return None
-
-    def _routes_at(self, url: str) -> Routes:
-        scrape = self._protected(scrape_route(self._broker, self._process))
-        return Routes([scrape], _METRICS, f"The metrics are at {_METRICS}")
-
-
 class ScrapeVerb:
     """One scrape at a time: each may hold the values of all topics."""
 
@@ -262,26 +223,11 @@ class ScrapeVerb:
         self._turn = asyncio.Lock()
 
     async def scrape(self, request: Request) -> Answer:
-        zipped = "gzip" in request.headers.get("Accept-Encoding", "")
-        headers = {"Content-Encoding": "gzip"} if zipped else {}
         async with self._turn:
             readings = await self._reader.read()
-            body = await self._broker.in_thread(lambda: self._body(readings, zipped=zipped))
-            return Answer(200, body, _CONTENT_TYPE, headers)
+            body = await self._broker.in_thread(lambda: self._body(readings))
+            return Answer(200, body, _CONTENT_TYPE)
 
-    def _body(self, readings: Readings, *, zipped: bool) -> bytes:
-        chunks = self._chunks(readings)
-        return b"".join(_gzip(chunks) if zipped else chunks)
-
-    def _chunks(self, readings: Readings) -> Iterator[bytes]:
-        yield from (part.encode() for part in parts(readings))
-        if self._process is not None:
-            yield self._process.text()
-
-
-def _gzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Compresses chunk by chunk, so that only compressed data is kept."""
-    compressor = zlib.compressobj(_GZIP_LEVEL, wbits=zlib.MAX_WBITS | 16)
-    for chunk in chunks:
-        yield compressor.compress(chunk)
-    yield compressor.flush()
+    def _body(self, readings: Readings) -> bytes:
+        of_process = b"" if self._process is None else self._process.text()
+        return "".join(parts(readings)).encode() + of_process

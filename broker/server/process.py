@@ -44,8 +44,9 @@ from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.version import __version__
 
 if TYPE_CHECKING:
-    from ledgerfold.broker.http.server import AdminServer, MetricsServer
+    from ledgerfold.broker.http.server import AdminServer
     from ledgerfold.broker.metrics.process_metrics import ProcessMetrics
+    from ledgerfold.broker.metrics.server import Metrics
     from ledgerfold.broker.page.server import PageServer
     from ledgerfold.broker.pulsar.server import PulsarServer
 
@@ -90,6 +91,7 @@ async def _serve(
     clock = _clock(settings)
     make_files = Files if faults is None else partial(FaultyFiles, faults)
     process = _process_metrics(settings, make_files)
+    metrics = _metrics(settings, process)
     files = make_files() if process is None else process.files
     # Meanwhile the worker imports its libraries. In a thread, because the loop watches the worker.
     await compactor.launch()
@@ -99,34 +101,32 @@ async def _serve(
     broker = Broker(settings, metadata, store, compactor, clock, faults)
     protection = protection_of(broker)
     certificates, guard = protection
+    of_metrics = guard if settings.security.protects_metrics else None
     # In the order of the ready line.
     addresses = dict.fromkeys(("listen", "metrics", "admin", "pulsar", "ui"), "")
+    if metrics is not None:
+        hosts = hosts_of(settings, of_metrics, settings.metrics_listen or "")
+        addresses["metrics"] = metrics.serve(broker, of_metrics, certificates, hosts)
     server = Server(broker, guard, certificates)
     pulsar = _pulsar(broker, protection)
     stopped = _stop_on_signals()
     http: list[AdminServer | PageServer] = []
-
-    async def serve_http(
-        name: str, served: AdminServer | PageServer | None, at: str | None
-    ) -> None:
-        if served is not None and at is not None:
-            http.append(served)
-            addresses[name] = await served.start(at)
-
     try:
-        await serve_http("metrics", _metrics(broker, protection, process), settings.metrics_listen)
         addresses["listen"] = await server.start()
         await broker.start()
         if guard is not None:
             broker.spawn(guard.run())
         if pulsar is not None:
             addresses["pulsar"] = await pulsar.start()
-        admin = _admin(broker, pulsar, protection, process)
-        await serve_http("admin", admin, settings.admin_listen)
-        await serve_http("ui", _page(broker, protection), settings.ui_listen)
+        if (admin := _admin(broker, pulsar, protection, process)) is not None:
+            http.append(admin)
+            addresses["admin"] = await admin.start(settings.admin_listen or "")
+        if (page := _page(broker, protection)) is not None:
+            http.append(page)
+            addresses["ui"] = await page.start(settings.ui_listen or "")
     except BaseException:
-        for served in reversed(http):
-            await served.stop()
+        for each in http:
+            await each.stop()
         # NOTE: gRPC's server would be stopped when it is deleted, without a loop to do it on, and
         # print a traceback behind the error.
         await server.stop(_GRACE_S)
@@ -139,8 +139,10 @@ async def _serve(
     await server.drain()
     if pulsar is not None:
         pulsar.stop_listening()
-    for served in http:
-        await served.stop()
+    if metrics is not None:
+        metrics.stop()
+    for each in http:
+        await each.stop()
     await broker.stop()
     if pulsar is not None:
         await pulsar.stop(_GRACE_S)
@@ -211,21 +213,12 @@ def _process_metrics(
     return ProcessMetrics(make_files)
 
 
-def _metrics(
-    broker: Broker, protection: Protection, process: ProcessMetrics | None
-) -> MetricsServer | None:
-    settings = broker.settings
-    if settings.metrics_listen is None:
+def _metrics(settings: BrokerSettings, process: ProcessMetrics | None) -> Metrics | None:
+    if settings.metrics_listen is None or process is None:
         return None
-    # Imported only if configured, as above.
-    from ledgerfold.broker.http.server import MetricsServer
+    from ledgerfold.broker.metrics.server import Metrics
 
-    certificates, guard = protection
-    of_metrics = guard if settings.security.protects_metrics else None
-    hosts = hosts_of(settings, of_metrics, settings.metrics_listen)
-    return MetricsServer(
-        broker, guard=of_metrics, certificates=certificates, hosts=hosts, process=process
-    )
+    return Metrics(settings.metrics_listen, process)
 
 
 def _pulsar(broker: Broker, protection: Protection) -> PulsarServer | None:

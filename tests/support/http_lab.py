@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ledgerfold.broker.http.listener import LIMITS, Limits
+from ledgerfold.broker.http.listener import CONNECTION_S
 from ledgerfold.broker.http.server import AdminServer
 from ledgerfold.broker.security.guard import Guard
 from ledgerfold.broker.security.hosts import Hosts
@@ -36,13 +36,13 @@ class HttpLab(LoopLab):
     def __init__(
         self,
         pulsar_url: str | None = "pulsar://b:6650",
-        limits: Limits = LIMITS,
+        connection_s: float = CONNECTION_S,
         hosts: Hosts | None = None,
     ) -> None:
         lab = BrokerLab()
 
         async def serve() -> tuple[AdminServer, str]:
-            server = AdminServer(lab.broker, pulsar_url, limits, hosts=hosts)
+            server = AdminServer(lab.broker, pulsar_url, connection_s, hosts=hosts)
             return server, await server.start("127.0.0.1:0")
 
         self._server, self.address = lab.run(serve())

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from ledgerfold.broker.http import listener, server
-from ledgerfold.broker.http.listener import BODY_BYTES_MAX, CONNECTIONS_MAX, Limits
+from ledgerfold.broker.http.listener import BODY_BYTES_MAX, CONNECTIONS_MAX
 from ledgerfold.broker.security.hosts import Hosts
 from tests.support.http_lab import HttpLab
 from tests.support.waiting import wait_until
@@ -181,7 +181,7 @@ def test_connections_are_bounded(lab: HttpLab, caplog: pytest.LogCaptureFixture)
 
 
 def test_a_silent_connection_is_closed() -> None:
-    lab = HttpLab(limits=Limits(connection_s=0.2))
+    lab = HttpLab(connection_s=0.2)
     with connect(lab) as silent, connect(lab) as half:
         assert silent.recv(1) == b""
         # A reset, if it was closed before these bytes arrived.

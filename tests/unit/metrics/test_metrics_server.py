@@ -1,67 +1,63 @@
-"""The port of the metrics, and clients that hold on to it."""
+"""The HTTP server of the metrics, and clients that hold on to it."""
 
 from __future__ import annotations
 
-import gzip
 import http.client
 import socket
+import ssl
+import threading
+import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from ledgerfold.broker.http.listener import Limits
-from ledgerfold.broker.http.server import METRICS_LIMITS, MetricsServer
 from ledgerfold.broker.metrics.process_metrics import ProcessMetrics
+from ledgerfold.broker.metrics.server import CONNECTIONS_MAX, Metrics, end_connection
+from ledgerfold.broker.security.certificates import Certificates
 from ledgerfold.broker.security.hosts import Hosts
 from tests.model.broker_lab import BrokerLab
-from tests.support.loop_lab import LoopLab
+from tests.support.security_lab import Authority
 from tests.support.waiting import WAIT_S, wait_until
 
 # Between a client that says nothing and its end; long enough to open all of them before.
 CONNECTION_S = 2.0
 
 
-class Served(LoopLab):
+class Served:
     """The metrics of a lab whose loop runs in a thread."""
 
-    def __init__(self) -> None:
-        lab = BrokerLab()
+    def __init__(self, connection_s: float) -> None:
+        self._lab = BrokerLab()
+        self._metrics = Metrics("127.0.0.1:0", ProcessMetrics(), connection_s)
+        self._thread = threading.Thread(target=self._lab.loop.run_forever, daemon=True)
+        self.address = self._lab.run(self._serve())
+        self._thread.start()
 
-        async def serve() -> tuple[MetricsServer, str]:
-            server = MetricsServer(
-                lab.broker,
-                limits=Limits(METRICS_LIMITS.connections_max, CONNECTION_S),
-                hosts=Hosts(),
-                process=ProcessMetrics(),
-            )
-            return server, await server.start("127.0.0.1:0")
-
-        self._server, address = lab.run(serve())
-        host, _, port = address.rpartition(":")
-        self.address = host, int(port)
-        super().__init__(lab, self._server.stop)
+    async def _serve(self) -> tuple[str, int]:
+        served = self._metrics.serve(self._lab.broker, hosts=Hosts())
+        host, _, port = served.rpartition(":")
+        return host, int(port)
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(self.address, timeout=WAIT_S)
+        return socket.create_connection(self.address, timeout=30)
 
-    def ask(self, path: str = "/metrics", **headers: str) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(*self.address, timeout=WAIT_S)
-        try:
-            connection.request("GET", path, headers=headers)
-            answer = connection.getresponse()
-            assert answer.headers["Server"] == "ledgerfold"
-            return answer.status, answer.read()
-        finally:
-            connection.close()
+    def scrape(self) -> str:
+        url = f"http://{self.address[0]}:{self.address[1]}/metrics"
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return str(answer.read().decode())
 
-    def has_room(self) -> bool:
-        """Returns whether a connection is served, not refused."""
-        return self.ask()[0] == 200
+    def close(self) -> None:
+        self._metrics.stop()
+        self._lab.loop.call_soon_threadsafe(self._lab.loop.stop)
+        self._thread.join()
+        self._lab.stop()
 
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    served = Served()
+    served = Served(CONNECTION_S)
     yield served
     served.close()
 
@@ -71,42 +67,57 @@ def test_a_foreign_host_is_refused(served: Served) -> None:
     for browsers had been asked under a foreign name.
     """
     for host, status in (("evil.example", 421), ("localhost", 200), ("10.0.0.1:9464", 200)):
-        assert served.ask(Host=host)[0] == status
+        connection = http.client.HTTPConnection(*served.address, timeout=30)
+        connection.request("GET", "/metrics", headers={"Host": host})
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["Server"]) == (status, "ledgerfold")
+        connection.close()
 
 
-def test_nothing_else_is_served(served: Served) -> None:
-    for path in ("/", "/admin/v2/clusters", "/admin/v2/brokers/health"):
-        assert served.ask(path) == (404, b'{"reason":"The metrics are at /metrics"}')
-
-
-def test_an_answer_is_compressed_for_clients_that_accept_it(served: Served) -> None:
-    status, zipped = served.ask(**{"Accept-Encoding": "deflate, gzip"})
-    assert status == 200
-    assert b"ledgerfold_build_info" in gzip.decompress(zipped)
-    assert b"ledgerfold_build_info" in served.ask()[1]
+def threads() -> int:
+    return sum("process_request_thread" in each.name for each in threading.enumerate())
 
 
 def test_connections_are_limited_in_number_and_time(served: Served) -> None:
     """Silent ones, half requests, and clients that read no answer; then it serves as before."""
-    assert b"ledgerfold_build_info" in served.ask()[1]
-    held = [served.connect() for _ in range(METRICS_LIMITS.connections_max)]
+    assert "ledgerfold_build_info" in served.scrape()
+    held = [served.connect() for _ in range(CONNECTIONS_MAX)]
     for number, each in enumerate(held):
         each.sendall((b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\nHost: a\r\n")[number % 3])
+    wait_until(lambda: threads() == CONNECTIONS_MAX, "all connections")
     with served.connect() as one_too_many:
         answer = one_too_many.recv(1000)
-    assert answer.startswith(b"HTTP/1.1 503")
-    assert b"There are 16 connections; try again later." in answer
+    assert answer.startswith(b"HTTP/1.0 503")
+    assert threads() == CONNECTIONS_MAX
     for each in held:
+        # The end, or the answer to an unfinished request.
         while each.recv(1000):
             continue
         each.close()
-    wait_until(served.has_room, "the end of all connections")
-    assert b"ledgerfold_streams 0" in served.ask()[1]
+    wait_until(lambda: not threads(), "the end of all connections")
+    assert "ledgerfold_streams 0" in served.scrape()
+
+
+def test_a_tls_connection_that_is_ended_writes_nothing_plain(tmp_path: Path) -> None:
+    """Its thread may be writing."""
+    authority = Authority(tmp_path)
+    pair = authority.sign("localhost")
+    context = Certificates(pair.certificate, pair.key).current().context
+    trusting = ssl.create_default_context(cafile=str(authority.file))
+    ours, theirs = socket.socketpair()
+    with ThreadPoolExecutor(1) as thread, ours, theirs:
+        connecting = thread.submit(trusting.wrap_socket, theirs, server_hostname="localhost")
+        with context.wrap_socket(ours, server_side=True) as served, connecting.result(WAIT_S):
+            end_connection(served)
+            assert served.version() == "TLSv1.3"
+            with pytest.raises(OSError, match=r"EOF|pipe"):
+                served.sendall(b"plain")
 
 
 def test_a_slow_client_is_disconnected(served: Served) -> None:
     """Its time still ends."""
     dripping = served.connect()
+    wait_until(lambda: threads() == 1, "the connection")
     dripping.settimeout(0.05)
 
     def is_over() -> bool:
@@ -119,4 +130,5 @@ def test_a_slow_client_is_disconnected(served: Served) -> None:
             return True
 
     wait_until(is_over, "the end of its time")
+    wait_until(lambda: not threads(), "the end of its thread")
     dripping.close()
