@@ -67,8 +67,8 @@ ACTIONS = tuple(name.removeprefix(_PREFIX).lower() for name, number in Action.it
 class PermissionCalls(Calls):
     """The calls about permissions. Name a topic, or a namespace "tenant/namespace".
 
-    Every broker stores permissions;
-    they have an effect only if it authenticates clients (docs/SECURITY.md).
+    Every broker stores permissions; they have an effect only if it authenticates clients
+    (docs/SECURITY.md).
     """
 
     def permissions(
