@@ -86,7 +86,10 @@ def _list_one(log: KafkaLog, new: LedgerFacts, facts: Facts, *, is_last: bool) -
     removed = set[int]()
     later = [each for each in log.segments if _is_behind(each, new, facts)]
     older = [each for each in later if max(each.ledger_ids, default=-1) < new.ledger_id]
-    if any(_was_cleaned_to(each, new, facts) or _replaces(each, new, facts) for each in later):
+    # A truncation's ledger may end below what it deleted, so all segments are asked.
+    if any(_was_cleaned_to(each, new, facts) for each in later) or any(
+        _replaces(each, new, facts) for each in log.segments
+    ):
         return {new.ledger_id}
     if older:
         if is_last and any(_is_copy(new, facts[each]) for each in _ledgers_of(older, facts)):

@@ -203,6 +203,18 @@ def test_a_ledger_whose_offsets_newer_ones_have_is_not_listed_below_them() -> No
     assert [list(each.ledger_ids) for each in log.segments] == [[8]]
 
 
+def test_a_ledger_behind_all_offsets_of_a_newer_one_was_truncated() -> None:
+    """The segments were in no order of base offset: the broker could not open the topic.
+
+    No test had ended a truncation between the deletion of a ledger's first file and of its last,
+    with the copy of its first batches ending below what is left.
+    """
+    log = KafkaLog(segments=[{"base_offset": 4, "ledger_ids": [8]}])
+    facts = {3: LedgerFacts(3, False, Span(7, 9, 1)), 8: LedgerFacts(8, False, Span(4, 6, 1))}
+    assert list_raw(log, [3, 8], facts).removed == {3}
+    assert [list(each.ledger_ids) for each in log.segments] == [[8]]
+
+
 def test_an_empty_segment_is_moved_behind_the_batches_of_a_restored_one() -> None:
     """Its base offset is of the log that was replaced; a new batch would get an offset again.
 
