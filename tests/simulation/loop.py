@@ -213,9 +213,13 @@ class SimLoop(asyncio.BaseEventLoop):
         """Kills its tasks and jobs, which have no further effect; no other process takes a step."""
         process.is_dead = True
         self.jobs.kill(process)
-        for task in self._tasks_of(process):
-            task.cancel()
+        cancelled = set[asyncio.Task[Any]]()
         for _ in range(1000):
+            # Tasks that end may create others, which would wait for threads that are dead.
+            for task in self._tasks_of(process):
+                if task not in cancelled:
+                    cancelled.add(task)
+                    task.cancel()
             self._take_in()
             handles = self._handles_of(process)
             if not handles:
