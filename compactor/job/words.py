@@ -37,37 +37,32 @@ _FACTORS = tuple(
 )
 # Masks by the number of a key's bytes left in a word, clipped to 0..8.
 _MASKS = np.array([(1 << (8 * size)) - 1 for size in range(WORD_BYTES + 1)], np.uint64)
-# Room for the two words that a position spans, from the last position with a word after it.
-_TAIL_BYTES = 4 * WORD_BYTES
 
 
 class Words:
-    """The words of a buffer, which for speed begins at a multiple of eight in memory."""
+    """The words of a buffer."""
 
     def __init__(self, buffer: Bytes) -> None:
         self._buffer = buffer.data
-        whole = len(buffer) // WORD_BYTES
-        self._words: _Words = buffer[: whole * WORD_BYTES].view("<u8")
-        # Positions from here on are looked up in a copy, padded with zeros.
-        self._tail_at = max(whole - 1, 0)
-        tail = np.zeros(_TAIL_BYTES, np.uint8)
-        rest = buffer[self._tail_at * WORD_BYTES :]
-        tail[: len(rest)] = rest
-        self._tail: _Words = tail.view("<u8")
+        # Overlapping words: one begins at each byte that has seven others after it.
+        self._count = max(len(buffer) - (WORD_BYTES - 1), 0)
+        self._words: _Words = np.ndarray((self._count,), "<u8", buffer, strides=(1,))
+        # Those that begin later, and one beyond the end.
+        rest = np.zeros(2 * WORD_BYTES, np.uint8)
+        rest[: len(buffer) - self._count] = buffer[self._count :]
+        self._tail: _Words = np.ndarray((WORD_BYTES + 1,), "<u8", rest, strides=(1,))
 
     def at(self, places: Integers) -> _Words:
         """Returns the words at these positions, little-endian; bytes past the buffer's end are
         zero.
         """
-        index = places >> 3
-        words = self._pairs(self._words, index, places) if self._tail_at else None
-        if words is None or index.max(initial=0) >= self._tail_at:
-            near = np.flatnonzero(index >= self._tail_at)
-            found = self._pairs(self._tail, index[near] - self._tail_at, places[near])
-            if words is None:
-                return found
-            words[near] = found
-        return words
+        try:
+            return self._words[places]
+        except IndexError:
+            found: _Words = self._tail.take(places - self._count, mode="clip")
+            rows = np.flatnonzero(places < self._count)
+            found[rows] = self._words[places[rows]]
+            return found
 
     def start(self, places: Integers, sizes: Integers) -> _Words:
         """Returns the words at these positions; only their first bytes, of these sizes if they have
@@ -82,14 +77,6 @@ class Words:
         """Returns the CRC32 of each of these parts of the buffer."""
         parts = (slice(start, end) for start, end in zip(starts, starts + sizes, strict=True))
         return np.fromiter((crc32(self._buffer[part]) for part in parts), np.uint64, len(starts))
-
-    @staticmethod
-    def _pairs(words: _Words, index: Integers, places: Integers) -> _Words:
-        bits = ((places & 7) << 3).view(np.uint64)
-        found: _Words = words.take(index, mode="clip") >> bits
-        # A shift by 64 bits gives zero in numpy.
-        found |= words.take(index + 1, mode="clip") << (np.uint64(64) - bits)
-        return found
 
 
 class Hashed:

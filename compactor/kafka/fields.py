@@ -1,7 +1,7 @@
-"""Locates the first fields of many records, and reads offset deltas and key sizes.
+"""Locates the keys of many records, and reads offset deltas and key sizes.
 
 A record's length, attributes, two deltas and key size nearly always take eight bytes together at
-most. The continuation bits of those bytes locate all fields, by a table lookup; the rest is
+most. The continuation bits of those bytes locate the fields, by a table lookup; the rest is
 arithmetic, some thousand records at a time, so that intermediate columns stay in the processor's
 cache. Records with longer fields are read number by number.
 """
@@ -28,10 +28,10 @@ _LOW, _HIGH = np.uint64(0x7F), np.uint64(0x3F80)
 
 
 class Fields(NamedTuple):
-    """Positions in the buffer, and the offset delta and key size of each record; -1: a null key."""
+    """The position of the key in the buffer, the offset delta and the key size of each record; -1:
+    a null key.
+    """
 
-    time_at: Integers
-    offset_at: Integers
     key_at: Integers
     offset_delta: Integers
     key_bytes: Integers
@@ -40,7 +40,6 @@ class Fields(NamedTuple):
 class _Layout(NamedTuple):
     """The positions of fields in a record's first eight bytes; `is_long`: they do not all fit."""
 
-    time_at: int = 0
     offset_at: int = 0
     size_at: int = 0
     key_at: int = 0
@@ -50,19 +49,19 @@ class _Layout(NamedTuple):
 def _layout(continues: int) -> _Layout:
     """Computes a layout. `continues`: the continuation bit of each byte."""
     ends, at = list[int](), 0
-    for _ in _Layout._fields[:4]:
+    for _ in ("length and attributes", "time", "offset", "key size"):
         while continues >> at & 1:
             at += 1
         # Attributes are one byte of any value.
         at += 1 if ends else 2
         ends.append(at)
     is_long = at > WORD_BYTES or max(ends[2] - ends[1], ends[3] - ends[2]) > _SHORT_BYTES
-    time_at, offset_at, size_at, key_at = ends
-    return _Layout() if is_long else _Layout(time_at, offset_at, size_at, key_at, is_long=False)
+    _, offset_at, size_at, key_at = ends
+    return _Layout() if is_long else _Layout(offset_at, size_at, key_at, is_long=False)
 
 
 _LAYOUTS = [_layout(continues) for continues in range(1 << WORD_BYTES)]
-_TIME_AT, _OFFSET_AT, _SIZE_AT, _KEY_AT, _IS_LONG = map(np.array, zip(*_LAYOUTS, strict=True))
+_OFFSET_AT, _SIZE_AT, _KEY_AT, _IS_LONG = map(np.array, zip(*_LAYOUTS, strict=True))
 _OFFSET_BIT, _SIZE_BIT = ((8 * each).astype(np.uint64) for each in (_OFFSET_AT, _SIZE_AT))
 _OFFSET_MASK, _SIZE_MASK = (
     (_ONE << (8 * widths).astype(np.uint64)) - _ONE
@@ -91,12 +90,7 @@ def _read(words: _Words, starts: Integers, into: Fields, blob: Bytes) -> None:
     bits *= _GATHER
     bits >>= _GATHERED
     layouts = bits.view(np.int64)
-    for column, table in (
-        (into.time_at, _TIME_AT),
-        (into.offset_at, _OFFSET_AT),
-        (into.key_at, _KEY_AT),
-    ):
-        np.add(starts, table.take(layouts), out=column)
+    np.add(starts, _KEY_AT.take(layouts), out=into.key_at)
     for column, bit, mask in (
         (into.offset_delta, _OFFSET_BIT, _OFFSET_MASK),
         (into.key_bytes, _SIZE_BIT, _SIZE_MASK),
@@ -121,9 +115,8 @@ def _decode(codes: _Words, into: Integers) -> None:
 
 
 def _read_long(blob: Bytes, starts: Integers) -> Fields:
-    time_at = varint_ends(blob, starts) + 1
-    offset_at = varint_ends(blob, time_at)
+    offset_at = varint_ends(blob, varint_ends(blob, starts) + 1)
     delta, size_at = read_varints(blob, offset_at)
     key_bytes, key_at = read_varints(blob, size_at)
     # Values that are too large stay so after additions.
-    return Fields(time_at, offset_at, key_at, delta, np.minimum(key_bytes, NOWHERE))
+    return Fields(key_at, delta, np.minimum(key_bytes, NOWHERE))

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ledgerfold.compactor.job.distinct import HashedKeys
-from ledgerfold.compactor.job.words import WORD_BYTES, Hashed
+from ledgerfold.compactor.job.words import Hashed
 from ledgerfold.compactor.kafka.batches import COMPRESSION, Batches
 from ledgerfold.compactor.kafka.fields import read_fields
 from ledgerfold.compactor.kafka.rows import Located
-from ledgerfold.compactor.kafka.varints import NOWHERE, Bytes, read_varints, spans
+from ledgerfold.compactor.kafka.varints import NOWHERE, Bytes, read_varints, spans, varint_ends
 from ledgerfold.compactor.positions import Booleans, Integers, ranges
 from ledgerfold.storage.errors import KafkaError
 from ledgerfold.storage.kafka.compression import KafkaCompression, decompress
@@ -109,9 +109,8 @@ class Records:
         deltas_max: Integers,
         hashed: Hashed | None = None,
     ) -> Columns:
-        time_at, offset_at, key_at, delta, key_bytes = read_fields(self.blob, start, hashed)
-        offset = base + delta
-        found = Columns(self, rows, time_at, offset_at, key_at, key_bytes, end, offset, hashed)
+        key_at, delta, key_bytes = read_fields(self.blob, start, hashed)
+        found = Columns(self, rows, start, key_at, key_bytes, end, base + delta, hashed)
         # Negative deltas are large as unsigned numbers.
         fits = delta.view(np.uint64) <= deltas_max.view(np.uint64)
         fits &= key_at + np.maximum(key_bytes, 0) < end
@@ -125,9 +124,8 @@ class Columns:
 
     records: Records
     rows: Integers
-    # The positions where timestamp, offset delta and key begin; -1 key bytes: null.
-    time_at: Integers
-    offset_at: Integers
+    # The positions where record and key begin, and the record ends; -1 key bytes: null.
+    start: Integers
     key_at: Integers
     key_bytes: Integers
     end: Integers
@@ -146,9 +144,13 @@ class Columns:
         found: Booleans = value_bytes < 0
         return found
 
-    def timestamp_deltas(self) -> Integers:
-        """Returns the timestamps relative to the base timestamps of their batches."""
-        return read_varints(self.records.blob, self.time_at)[0]
+    def timestamp_deltas(self) -> tuple[Integers, Integers]:
+        """Returns the timestamps relative to the base timestamps of their batches, and where each
+        ends.
+        """
+        blob = self.records.blob
+        # One byte of attributes is between length and timestamp.
+        return read_varints(blob, varint_ends(blob, self.start) + 1)
 
     def keys(self, chosen: Integers) -> HashedKeys:
         """Returns the keys of these rows, ascending, which have one. `self` has all rows."""
@@ -194,8 +196,7 @@ def _read_sections(batches: Batches, indexes: Integers) -> Iterator[_Sections]:
     starts, ends = batches.sections(indexes)
     codecs = batches.attributes[indexes] & COMPRESSION
     if not codecs.any():
-        # Aligned to whole words of the file (compactor/job/words.py).
-        origin = starts[0] // WORD_BYTES * WORD_BYTES
+        origin = starts[0]
         blob = batches.file.view[origin : ends[-1]]
         yield _Sections(indexes, blob, starts - origin, ends - origin)
         return

@@ -27,7 +27,7 @@ from pyarrow import compute
 from ledgerfold.compactor.job.distinct import slices
 from ledgerfold.compactor.kafka.batches import COMPRESSION, HORIZON, KIND, Batches
 from ledgerfold.compactor.kafka.record_filter import Kept
-from ledgerfold.compactor.kafka.records import Columns, Records
+from ledgerfold.compactor.kafka.records import Records
 from ledgerfold.compactor.kafka.varints import Bytes, varint_bytes
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.storage.kafka.batch import NO_TIMESTAMP
@@ -55,13 +55,14 @@ def rebuilt(
     stamped &= horizon_ms != NO_TIMESTAMP
     base = batches.column("base_timestamp_ms")[indexes]
     columns = records.columns(rows)
-    times = base[of] + columns.timestamp_deltas()
+    deltas, rests_at = columns.timestamp_deltas()
+    times = base[of] + deltas
     max_times = batches.column("max_timestamp_ms")[indexes]
     appended = batches.has_append_time[indexes]
     times = np.where(appended[of], max_times[of], times)
     new_base = np.where(has_horizon, base, np.where(stamped, horizon_ms, times[starts]))
     found_max = np.maximum(np.maximum.reduceat(times, starts), NO_TIMESTAMP)
-    blob, ends = _sections(columns, times - new_base[of])
+    blob, ends = _sections(records.blob, rests_at, columns.end, times - new_base[of])
     attributes = batches.attributes[indexes]
     headers = batches.headers[indexes]
     headers["attributes"] = (attributes & (COMPRESSION | KIND)) | np.where(
@@ -78,12 +79,13 @@ def rebuilt(
     return headers, sections
 
 
-def _sections(columns: Columns, timestamp_deltas: Integers) -> tuple[Bytes, Integers]:
-    """Returns these records concatenated, and where each ends."""
-    offset_at, end, count = columns.offset_at, columns.end, len(columns.rows)
-    rests = slices(columns.records.blob, offset_at, end)
+def _sections(
+    blob: Bytes, rests_at: Integers, ends: Integers, timestamp_deltas: Integers
+) -> tuple[Bytes, Integers]:
+    """Returns records concatenated, and where each ends, from the parts after their timestamps."""
+    rests, count = slices(blob, rests_at, ends), len(ends)
     time_sizes, time_columns = varint_bytes(timestamp_deltas)
-    length_sizes, length_columns = varint_bytes(1 + time_sizes + end - offset_at)
+    length_sizes, length_columns = varint_bytes(1 + time_sizes + ends - rests_at)
     # Length, attributes (none), time.
     sizes = length_sizes + 1 + time_sizes
     starts = np.cumsum(sizes) - sizes
@@ -100,6 +102,6 @@ def _sections(columns: Columns, timestamp_deltas: Integers) -> tuple[Bytes, Inte
         pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(fronts)]
     )
     joined = compute.binary_join_element_wise(front, rests, pa.scalar(b"", pa.binary()))
-    _, places, blob = joined.buffers()
-    ends = np.frombuffer(places, "<i4", count, (joined.offset + 1) * 4).astype(np.int64)
-    return np.frombuffer(blob, np.uint8), ends
+    _, places, content = joined.buffers()
+    joined_ends = np.frombuffer(places, "<i4", count, (joined.offset + 1) * 4).astype(np.int64)
+    return np.frombuffer(content, np.uint8), joined_ends

@@ -97,11 +97,12 @@ def _records(
     base = batches.column("base_timestamp_ms")[records.batches]
     latest = batches.column("max_timestamp_ms")[records.batches]
     is_appended = batches.has_append_time[records.batches][records.batch]
-    times = base[records.batch] + columns.timestamp_deltas()
+    deltas, rests_at = columns.timestamp_deltas()
+    times = base[records.batch] + deltas
     return RecordColumns(
         columns.offset,
         np.where(is_appended, latest[records.batch], times),
-        columns.end - columns.offset_at,
+        columns.end - rests_at,
         columns.is_null(),
         columns.has_key,
         codes,

@@ -24,11 +24,8 @@ def test_a_field_is_read_as_it_was_written(records: list[tuple[int, int, int, in
     blob, starts, expected = bytearray(), list[int](), list[tuple[int, ...]]()
     for length, attributes, time, delta, key_bytes in records:
         starts.append(len(blob))
-        blob += VARINTS[length] + bytes([attributes])
-        time_at = len(blob)
-        blob += VARINTS[time]
-        offset_at = len(blob)
+        blob += VARINTS[length] + bytes([attributes]) + VARINTS[time]
         blob += VARINTS[delta] + VARINTS[key_bytes]
-        expected.append((time_at, offset_at, len(blob), delta, key_bytes))
+        expected.append((len(blob), delta, key_bytes))
     fields = read_fields(np.frombuffer(bytes(blob), np.uint8), np.array(starts))
     assert list(zip(*(column.tolist() for column in fields), strict=True)) == expected
