@@ -13,7 +13,7 @@ from ledgerfold.broker.http import listener, server
 from ledgerfold.broker.http.listener import BODY_BYTES_MAX, CONNECTIONS_MAX
 from ledgerfold.broker.security.hosts import Hosts
 from tests.support.http_lab import HttpLab
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 T = "/persistent/public/default/t"
 TENANT = "/tenants/acme"
@@ -22,7 +22,7 @@ NEW = "/namespaces/public/new"
 
 def connect(lab: HttpLab) -> socket.socket:
     host, _, port = lab.address.rpartition(":")
-    return socket.create_connection((host, int(port)), timeout=30)
+    return socket.create_connection((host, int(port)), timeout=WAIT_S)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_what_is_not_http_fills_no_log(
 ) -> None:
     """No test had looked at the log: each such request left a traceback there."""
     host, _, port = lab.address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=30) as connection:
+    with socket.create_connection((host, int(port)), timeout=WAIT_S) as connection:
         connection.sendall(sent)
         answer = connection.recv(1000)
     assert b" 400 " in answer

@@ -41,11 +41,11 @@ class Served:
         return host, int(port)
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(self.address, timeout=30)
+        return socket.create_connection(self.address, timeout=WAIT_S)
 
     def scrape(self) -> str:
         url = f"http://{self.address[0]}:{self.address[1]}/metrics"
-        with urllib.request.urlopen(url, timeout=30) as answer:
+        with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
             return str(answer.read().decode())
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ def test_a_foreign_host_is_refused(served: Served) -> None:
     for browsers had been asked under a foreign name.
     """
     for host, status in (("evil.example", 421), ("localhost", 200), ("10.0.0.1:9464", 200)):
-        connection = http.client.HTTPConnection(*served.address, timeout=30)
+        connection = http.client.HTTPConnection(*served.address, timeout=WAIT_S)
         connection.request("GET", "/metrics", headers={"Host": host})
         answer = connection.getresponse()
         assert (answer.status, answer.headers["Server"]) == (status, "ledgerfold")
