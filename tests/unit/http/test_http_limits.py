@@ -206,7 +206,7 @@ def is_closed(connection: socket.socket) -> bool:
 
 
 def test_refused_connections_are_bounded_in_number(
-    lab: HttpLab, monkeypatch: pytest.MonkeyPatch
+    lab: HttpLab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(listener, "REFUSED_MAX", 1)
     monkeypatch.setattr(listener, "REFUSED_S", WAIT_S)
@@ -214,6 +214,8 @@ def test_refused_connections_are_bounded_in_number(
         assert is_closed(further)
         refused.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert refused.recv(4096).startswith(b"HTTP/1.1 503 ")
+    lab.on_loop(gc.collect)
+    assert not caplog.records
 
 
 def test_refused_connections_are_bounded_in_time(
