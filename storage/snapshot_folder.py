@@ -135,11 +135,14 @@ def read_records(folder: Path, files: Files) -> SnapshotRecords:
             data = file.pread(file.size_bytes, 0)
     except FileNotFoundError as error:
         raise SnapshotNotFound(folder.name) from error
-    return decoded_records(data, str(path))
+    return decoded_records(data, str(path), "a snapshot")
 
 
-def decoded_records(data: bytes, path: str) -> SnapshotRecords:
-    """Returns the records in `data`, which was read from `path`. Raises Corruption."""
+def decoded_records(data: bytes, path: str, source: str) -> SnapshotRecords:
+    """Returns the records in `data`, which was read from `path`. Raises Corruption.
+
+    `source`: the kind of the file, for the error.
+    """
     checksum, data = data[:_CRC_BYTES], data[_CRC_BYTES:]
     try:
         if checksum == checksum_of(data):
@@ -147,7 +150,7 @@ def decoded_records(data: bytes, path: str) -> SnapshotRecords:
         found = "other bytes"
     except DecodeError as error:
         found = str(error)
-    raise Corruption(path, 0, "the records of a snapshot, with their checksum", found)
+    raise Corruption(path, 0, f"the records of {source}, with their checksum", found)
 
 
 def ledgers_of(records: SnapshotRecords) -> dict[int, LedgerRecord]:

@@ -152,7 +152,7 @@ class TopicImport:
         try:
             with tarfile.open(self._path, "r|") as archive:
                 data = self._member(archive, SNAPSHOT_RECORDS, RECORDS_BYTES_MAX)
-                records = decoded_records(data, str(self._path))
+                records = decoded_records(data, str(self._path), "an archive")
                 features = self._features(archive)
                 checked = _Checked(records, str(self._path))
                 self._check_free(checked)

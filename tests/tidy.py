@@ -12,6 +12,7 @@
     docstrings  every module begins with one; what looks like code in one has prompts, and is run
                 (tests/support/examples.py)
     test files  have names of their own, in the folders of what they test; no fake is defined twice
+    waits       a test waits WAIT_S for what must happen (tests/support/waiting.py)
 
 Each rule takes modules (or files) and returns the violations, one line each, as `path:line: what`.
 tests/unit/test_tidy.py applies them to the tree, and shows that each can fail. After TigerBeetle's
@@ -122,6 +123,14 @@ FORBIDDEN_IMPORTS = {
 # Frames are Arrow's and Spark's: users import them, and the broker's process never does.
 _HEAVY_ALLOWED = ("compactor/", "ledgerfold/frames/", "ledgerfold/spark.py", "tests/")
 
+# Waits by the name of the call, with the place of a time limit that has no name.
+_SECONDS_AT = {"wait": 0, "join": 0, "result": 0, "exception": 0, "timeout": 0}
+_SECONDS_AT |= {"wait_for": 1, "wait_until": 2, "communicate": 1, "urlopen": 2}
+_SECONDS_AT |= {"create_connection": 1, "HTTPConnection": 2}
+_MILLIS_AT = {"receive": 0, "read_next": 0}
+# Up to this, a wait is the pause of a loop, or for something that must not happen.
+_PAUSE_MAX_S = 0.5
+_WAIT_LEAST_S = 60.0
 _FAKE = re.compile(r"(?:Fake|Memory|Lossy|Held|Sim)[A-Z]")
 _NOTES = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
 _MACHINE_PATHS = re.compile(r"(?<![\w.~-])/(?:work|root|home/\w+|Users/\w+|tmp/v)(?:/|\b)")
@@ -472,3 +481,69 @@ def fakes_twice(found: Iterable[Module]) -> list[str]:
         and _FAKE.match(node.name)
         and first.setdefault(node.name, module.path) != module.path
     ]
+
+
+def short_waits(found: Iterable[Module]) -> list[str]:
+    """Finds waits of tests that fail on a slow machine: with a limit of their own, below WAIT_S.
+
+    A limit that the test expects to pass may have any length: within `pytest.raises(Timeout)`, or
+    where the test catches it.
+
+    >>> short_waits([Module("tests/a.py", "reader.read_next(5000)")])
+    ['tests/a.py:1: waits 5 s: use the limits of tests/support/waiting.py']
+    """
+    return [
+        f"{module.path}:{line}: waits {limit_s:g} s: use the limits of tests/support/waiting.py"
+        for module in found
+        if module.path.startswith("tests/")
+        for line, limit_s in _waits(module.tree, _numbers(module))
+        if _PAUSE_MAX_S < limit_s < _WAIT_LEAST_S
+    ]
+
+
+def _numbers(module: Module) -> dict[str, float]:
+    """Returns the module's constants that are numbers."""
+    return {
+        target.id: node.value.value
+        for node in module.tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, int | float)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _waits(node: ast.AST, numbers: dict[str, float]) -> Iterator[tuple[int, float]]:
+    """Yields the line and the limit of each wait below a node whose end is not expected."""
+    if isinstance(node, ast.With | ast.AsyncWith):
+        is_expected = any("Timeout" in ast.unparse(each) for each in node.items)
+    else:
+        handlers = node.handlers if isinstance(node, ast.Try) else []
+        is_expected = any("Timeout" in ast.unparse(each.type) for each in handlers if each.type)
+    if is_expected:
+        return
+    if isinstance(node, ast.Call):
+        for limit, unit in _limits(node):
+            value = numbers.get(limit.id) if isinstance(limit, ast.Name) else None
+            if isinstance(limit, ast.Constant) and isinstance(limit.value, int | float):
+                value = limit.value
+            if value is not None:
+                yield node.lineno, value * unit
+    for child in ast.iter_child_nodes(node):
+        yield from _waits(child, numbers)
+
+
+def _limits(call: ast.Call) -> Iterator[tuple[ast.expr, float]]:
+    """Yields the time limit of a wait, with its unit in seconds."""
+    name = ast.unparse(call.func)
+    if name.startswith("pytest.mark."):
+        return
+    name = name.rpartition(".")[2]
+    for places, keywords, unit in (
+        (_SECONDS_AT, ("timeout", "timeout_s"), 1.0),
+        (_MILLIS_AT, ("timeout_millis",), 0.001),
+    ):
+        if (place := places.get(name)) is not None and place < len(call.args):
+            yield call.args[place], unit
+        yield from ((each.value, unit) for each in call.keywords if each.arg in keywords)

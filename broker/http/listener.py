@@ -4,12 +4,15 @@ aiohttp parses and writes HTTP. The limits: CONNECTIONS_MAX connections, each cl
 CONNECTION_S pass without a new request; LINE_BYTES_MAX of a request line or header; BODY_BYTES_MAX
 of a body, which must arrive within BODY_S; REQUEST_S for a request, whose change continues after
 that. Large answers that clients have not read count as unsent (broker/common/outgoing.py).
+
+REFUSED_MAX further connections get a status and a reason for their first request. They are closed
+after it, or after REFUSED_S. A client that is disconnected before it sent its request would often
+see a reset, and not what was written to it. Connections above both limits are reset.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -20,13 +23,15 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
 from ledgerfold.broker.common.outgoing import READ_LEAST, Outgoing
-from ledgerfold.broker.http.answers import NO_CONTENT, Answer, Refusal, refused_for
+from ledgerfold.broker.http.answers import NO_CONTENT, Answer, Refusal, refused, refused_for
 from ledgerfold.broker.security.certificates import Certificates, common_name
 from ledgerfold.broker.security.listening import SERVER, open_port
 from ledgerfold.storage.errors import AddressInUse
 
 CONNECTIONS_MAX = 64
 CONNECTION_S = 120.0
+REFUSED_MAX = 64
+REFUSED_S = 5.0
 # A name of 1024 characters may take 12 KiB in a path.
 LINE_BYTES_MAX = 32 * 1024
 # The definition of a schema is the largest body.
@@ -37,11 +42,7 @@ REQUEST_S = 60.0
 GRACE_S = 0.5
 PARAMETERS_MAX = 50
 _log = logging.getLogger(__name__)
-_BUSY_BODY = json.dumps({"reason": f"There are {CONNECTIONS_MAX} connections; try again later."})
-_BUSY = (
-    "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Type: application/json\r\n"
-    f"Content-Length: {len(_BUSY_BODY)}\r\n\r\n{_BUSY_BODY}"
-).encode()
+_BUSY = refused(503, f"There are {CONNECTIONS_MAX} connections; try again later.")
 
 
 def is_of_broker(record: logging.LogRecord) -> bool:
@@ -146,45 +147,60 @@ class _Handler(RequestHandler):
 
 
 class _Connections(web.Server):
-    """The open connections. A connection above the limit gets an answer that says so, and is
-    closed.
-    """
+    """The open connections, and those that are refused."""
 
     def __init__(self, handler: Any, connection_s: float, **options: Any) -> None:
         super().__init__(self._armed, **options)
         self._handler, self._connection_s = handler, connection_s
         self._timers: dict[RequestHandler, asyncio.TimerHandle] = {}
+        self._refused: set[RequestHandler] = set()
 
     def __call__(self) -> RequestHandler:
         return _Handler(self, loop=self._loop, **self._kwargs)
 
     def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        if len(self._timers) >= CONNECTIONS_MAX:
-            transport.write(_BUSY)
+        if len(self._timers) - len(self._refused) < CONNECTIONS_MAX:
+            self._arm(handler, transport, self._connection_s)
+        elif len(self._refused) < REFUSED_MAX:
+            self._refused.add(handler)
+            self._arm(handler, transport, REFUSED_S)
+        else:
             # NOTE: not at once: on Python 3.11, the handler's task would begin after the end of its
             # connection, and fail.
-            asyncio.get_running_loop().call_soon(transport.close)
-            return
-        self._arm(handler, transport)
+            asyncio.get_running_loop().call_soon(transport.abort)
 
     def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
+        self._refused.discard(handler)
         if (timer := self._timers.pop(handler, None)) is not None:
             timer.cancel()
 
-    def _arm(self, handler: Any, transport: asyncio.Transport) -> None:
+    def _arm(self, handler: Any, transport: asyncio.Transport, seconds: float) -> None:
         if (timer := self._timers.pop(handler, None)) is not None:
             timer.cancel()
         loop = asyncio.get_running_loop()
-        self._timers[handler] = loop.call_later(self._connection_s, transport.abort)
+        self._timers[handler] = loop.call_later(seconds, transport.abort)
 
     async def _armed(self, request: web.BaseRequest) -> web.StreamResponse:
         """Handles a request. Its connection gets its full time again."""
+        if request.protocol in self._refused:
+            return _last_response(_BUSY)
         if request.protocol in self._timers and isinstance(request.transport, asyncio.Transport):
-            self._arm(request.protocol, request.transport)
+            self._arm(request.protocol, request.transport, self._connection_s)
         response: web.StreamResponse = await self._handler(request)
         return response
+
+
+def _last_response(answer: Answer) -> web.Response:
+    """Returns a response after which aiohttp reads the rest of the request, and then closes."""
+    response = web.Response(
+        status=answer.status,
+        body=answer.body,
+        headers={"Server": SERVER, "Content-Type": answer.content_type},
+    )
+    response.force_close()
+    return response
 
 
 def certificate_role(request: web.BaseRequest) -> str | None:

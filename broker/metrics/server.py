@@ -8,7 +8,9 @@ On a broker that authenticates, a scrape needs a superuser's token or certificat
 was started with --metrics-for-all.
 
 A client that sends an incomplete request, delays a TLS handshake, or does not read its response,
-holds a thread until its time limit; there are CONNECTIONS_MAX of these.
+holds a thread until its time limit; there are CONNECTIONS_MAX of these. REFUSED_MAX further
+connections have a thread for REFUSED_S, which reads their request and answers 503. A client that is
+disconnected before it sent its request may see a reset. More are closed without an answer.
 """
 
 from __future__ import annotations
@@ -51,10 +53,8 @@ _POLL_S = 0.1
 CONNECTIONS_MAX = 16
 # The time limit of a connection.
 CONNECTION_S = 60.0
-_BUSY = (
-    b"HTTP/1.0 503 Too many connections\r\nContent-Type: text/plain\r\n\r\n"
-    b"This server has reached its limit of connections. Try again later.\n"
-)
+REFUSED_MAX = 16
+REFUSED_S = 5.0
 _GZIP_LEVEL = 1
 _log = logging.getLogger(__name__)
 
@@ -62,10 +62,8 @@ _log = logging.getLogger(__name__)
 class Metrics:
     """The metrics server. `listen`: "host:port". `process`: the metrics of its process."""
 
-    def __init__(
-        self, listen: str, process: ProcessMetrics, connection_s: float = CONNECTION_S
-    ) -> None:
-        self._listen, self._process, self._connection_s = listen, process, connection_s
+    def __init__(self, listen: str, process: ProcessMetrics) -> None:
+        self._listen, self._process = listen, process
         self._server: _Server | None = None
 
     def serve(
@@ -83,7 +81,6 @@ class Metrics:
         self._server = _bound(self._listen, scrape)
         self._server.guard, self._server.certificates = guard, certificates
         self._server.hosts = hosts
-        self._server.connection_s = self._connection_s
         threading.Thread(
             target=self._server.serve_forever, args=(_POLL_S,), name="metrics", daemon=True
         ).start()
@@ -140,6 +137,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, *arguments: Any) -> None:
         # The start time of each.
         self._connections: dict[socket.socket, float] = {}
+        self._refused: set[socket.socket] = set()
         self._lock = threading.Lock()
         super().__init__(*arguments)
 
@@ -153,34 +151,40 @@ class _Server(ThreadingHTTPServer):
         return wrapped, address
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serves a request in a new thread, or refuses it if there are too many."""
+        """Serves or refuses a request in a new thread, or closes it if there are too many."""
         with self._lock:
-            is_over_limit = len(self._connections) >= CONNECTIONS_MAX
-            if not is_over_limit:
+            is_refused = len(self._connections) - len(self._refused) >= CONNECTIONS_MAX
+            is_answered = not is_refused or len(self._refused) < REFUSED_MAX
+            if is_answered:
                 self._connections[request] = time.monotonic()
-        if is_over_limit:
+            if is_answered and is_refused:
+                self._refused.add(request)
+        if is_refused:
             _log.debug("A scrape from %s exceeds the limit of connections", client_address)
-            with suppress(OSError):
-                request.setblocking(False)
-                request.send(_BUSY)
+        if is_answered:
+            super().process_request(request, client_address)
+        else:
             super().shutdown_request(request)
-            return
-        super().process_request(request, client_address)
+
+    def is_refused(self, connection: socket.socket) -> bool:
+        with self._lock:
+            return connection in self._refused
 
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
             self._connections.pop(request, None)
+            self._refused.discard(request)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
         """Ends connections over their time limit; called between requests, and every _POLL_S."""
-        before = time.monotonic() - self.connection_s
+        now = time.monotonic()
         with self._lock:
-            late = [each for each, began in self._connections.items() if began < before]
-            for connection in late:
-                # Its thread reads the end, or fails to write, and then closes it.
-                with suppress(OSError):
-                    end_connection(connection)
+            for connection, began in self._connections.items():
+                if now - began > (REFUSED_S if connection in self._refused else self.connection_s):
+                    # Its thread reads the end, or fails to write, and then closes it.
+                    with suppress(OSError):
+                        end_connection(connection)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         _log.debug("A scrape from %s failed", client_address, exc_info=True)
@@ -199,6 +203,9 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
+        if self.server.is_refused(self.connection):
+            self.send_error(503, "Too many connections", f"{CONNECTIONS_MAX} are served at a time")
+            return
         hosts, host = self.server.hosts, self.headers.get("Host")
         if hosts is not None and host is not None and not hosts.permit(host):
             self.send_error(421, "Misdirected Request", hosts.refusal(host))

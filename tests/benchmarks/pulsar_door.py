@@ -24,6 +24,7 @@ from tests.benchmarks.options import Options
 from tests.benchmarks.report import Report, median, percentile
 from tests.benchmarks.workload import Workload
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import WAIT_MS
 
 OURS = "Ledgerfold"
 SIZES = {"100 B": 100, "1 kB": 1000}
@@ -89,7 +90,7 @@ def _measure(url: str, value_bytes: int, options: Options) -> Figures:
         reader = client.create_reader(topic, pulsar.MessageId.earliest, receiver_queue_size=10_000)
         began = time.perf_counter()
         for _ in range(count):
-            reader.read_next(30_000)
+            reader.read_next(WAIT_MS)
         read = count / (time.perf_counter() - began)
         reader.close()
         latencies = [*_sent(client, topic, payload, singles)]

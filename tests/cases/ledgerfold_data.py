@@ -27,7 +27,7 @@ from ledgerfold.storage.entry import Compression
 from ledgerfold.storage.errors import Timeout
 from tests.cases.compare import Received
 from tests.cases.protocol import Refused
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_MS, wait_until
 
 _COMPRESSIONS = {each.name.upper(): each for each in CompressionType}
 _TYPES = {each.name: each for each in ConsumerType} | {"Key_Shared": ConsumerType.KeyShared}
@@ -94,7 +94,7 @@ class DataAnswers:
                 reader.seek(seekTimestamp if seek is None else position(seek))  # type: ignore[arg-type]
             found: list[Received] = []
             while (max is None or len(found) < max) and reader.has_message_available():
-                found.append(_received(reader.read_next(timeout_millis=10_000)))
+                found.append(_received(reader.read_next(timeout_millis=WAIT_MS)))
         return {"messages": found}
 
     def reader(

@@ -20,9 +20,9 @@ from tests.cases.compare import Difference, Judge, Names, Received, StepFailed
 from tests.cases.model import Case, Refusal, Step
 from tests.cases.protocol import Refused, Target, Unsupported, check_request
 from tests.cases.verbs import VERBS
+from tests.support.waiting import WAIT_S
 
-# The duration of an `eventually`, and its interval.
-PATIENCE_S = 20.0
+# The interval of an `eventually`.
 _PAUSE_S = 0.02
 
 
@@ -214,7 +214,7 @@ def run_case(target: Target, case: Case, profile: str, topic: str | None = None)
 
 
 def _take(run: Run, step: Step) -> Any:
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + WAIT_S
     pause = threading.Event()
     while True:
         try:

@@ -14,9 +14,9 @@ from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import TopicNotFound
 from tests.support.broker_process import BrokerProcess
 from tests.support.compactor_process import CompactorProcess
+from tests.support.waiting import WAIT_S
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-TIMEOUT_S = 60
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def admin_topics(shared_broker: BrokerProcess) -> Run:
             [sys.executable, "-m", "ledgerfold", "--url", shared_broker.url, "topics", *arguments],
             capture_output=True,
             text=True,
-            timeout=TIMEOUT_S,
+            timeout=WAIT_S,
             check=False,
         )
 

@@ -17,7 +17,8 @@ from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_SUCCESS
 from tests.conftest import MakeBroker
 from tests.crash.test_kill_compaction import FIRST, NEW, OLD, SECOND, compacted_view, orphans
 from tests.crash.test_kill_compaction import publish as publish_to
-from tests.support.command_line import TIMEOUT_S, command
+from tests.support.command_line import command
+from tests.support.waiting import WAIT_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -28,7 +29,7 @@ def compact(data_dir: Path, worker: str, crash_at: str = "") -> int:
     return subprocess.run(
         command("compact", "--data", str(data_dir), "--compactor", worker, "t"),
         capture_output=True,
-        timeout=3 * TIMEOUT_S,
+        timeout=3 * WAIT_S,
         env=environment,
         check=False,
     ).returncode

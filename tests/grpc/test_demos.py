@@ -15,11 +15,11 @@ from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.demo.own_broker import answers, own_broker
 from ledgerfold.v1.admin_pb2 import COMPACTION_PHASE_ONE, COMPACTION_PHASE_TWO
 from tests.support.broker_process import BrokerProcess
-from tests.support.command_line import TIMEOUT_S, Cli, Ran, checked, command, ledgerfold
+from tests.support.command_line import Cli, Ran, checked, command, ledgerfold
 from tests.support.compactor_process import CompactorProcess
 from tests.support.git_repository import Repository
 from tests.support.security_lab import Authority, Tokens, tls_options
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 PHASES = (COMPACTION_PHASE_ONE, COMPACTION_PHASE_TWO)
 
@@ -201,7 +201,7 @@ def test_a_terminal_shows_the_phases_of_a_real_run(
             wait_until(lambda: b"phase one" in seen or b"phase two" in seen, "the phase")
         finally:
             compactor.go_on()
-        out, _ = process.communicate(timeout=TIMEOUT_S)
+        out, _ = process.communicate(timeout=WAIT_S)
     reading.join()
     assert process.returncode == 0
     assert out.startswith(b"run 1: 200,000 -> 200,000 messages")

@@ -17,9 +17,7 @@ import ledgerfold
 from ledgerfold.admin import Admin, Policies
 from ledgerfold.errors import CompactorUnavailable, NotAllowed, Unavailable
 from ledgerfold.testing import Broker, Namespace
-from tests.support.waiting import WAIT_MS
-
-_TIMEOUT_S = 60
+from tests.support.waiting import WAIT_MS, WAIT_S
 
 
 @pytest.fixture
@@ -161,7 +159,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
         assert process.stdout is not None
         pid = int(process.stdout.readline())
         os.killpg(process.pid, signal.SIGINT)
-        _, shown = process.communicate(timeout=_TIMEOUT_S)
+        _, shown = process.communicate(timeout=WAIT_S)
     assert "KeyboardInterrupt" in shown
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ProcessLookupError):

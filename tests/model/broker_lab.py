@@ -46,12 +46,12 @@ from tests.model.log_model import Message, Read
 from tests.support.inline_executor import InlineExecutor
 from tests.support.lossy_files import CountedKeyValue, LossyFiles, Tail, nothing
 from tests.support.memory_compactor import MemoryCompactor
+from tests.support.waiting import WAIT_S
 
 TOPIC = "persistent://public/default/t"
 DATA = Path("/disk/data")
 # Small enough that a few entries roll segments and ledgers.
 STORE = StoreSettings(segment_bytes_max=600, ledger_entries_max=6)
-_TIMEOUT_S = 20
 T = TypeVar("T")
 
 
@@ -113,7 +113,7 @@ class BrokerLab:
         self.run(self.broker.start())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(asyncio.wait_for(work, _TIMEOUT_S))
+        return self.loop.run_until_complete(asyncio.wait_for(work, WAIT_S))
 
     def run_until_crash(self, work: Coroutine[Any, Any, Any]) -> None:
         """Runs until the end, or until the disk fails, in any task."""

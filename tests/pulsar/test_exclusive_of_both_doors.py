@@ -99,7 +99,7 @@ def test_a_waiting_producer_of_asyncio_is_cancelled(
                 pass
 
     with native.create_producer(topic):
-        asyncio.run(asyncio.wait_for(scenario(), 30))
+        asyncio.run(asyncio.wait_for(scenario(), WAIT_S))
 
 
 @pytest.mark.parametrize("mode", [each for each in MODES if each != MODES.Shared])

@@ -19,10 +19,9 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.support.ports import free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-_TIMEOUT_S = 60
 
 
 def needs_chromium() -> None:
@@ -43,7 +42,7 @@ class Chromium:
             stderr=subprocess.DEVNULL,
         )
         self._url = f"http://127.0.0.1:{port}"
-        wait_until(self._answers, "chromedriver", timeout_s=_TIMEOUT_S)
+        wait_until(self._answers, "chromedriver", timeout_s=WAIT_S)
         arguments = [
             "--headless=new",
             # Tests run as root in containers, where Chromium's own sandbox cannot be set up.
@@ -72,7 +71,7 @@ class Chromium:
         data = None if body is None else json.dumps(body).encode()
         request = Request(self._url + path, data, {"Content-Type": "application/json"})
         request.method = method
-        with urlopen(request, timeout=_TIMEOUT_S) as answer:
+        with urlopen(request, timeout=WAIT_S) as answer:
             return json.loads(answer.read())["value"]
 
     def close(self) -> None:
@@ -80,7 +79,7 @@ class Chromium:
             self._call("DELETE", "")
         finally:
             self._driver.terminate()
-            self._driver.wait(_TIMEOUT_S)
+            self._driver.wait(WAIT_S)
             self._folder.cleanup()
 
     # -- pages -----------------------------------------------------------------------------

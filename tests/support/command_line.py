@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from ledgerfold.broker.cli.main import main
-
-TIMEOUT_S = 60.0
+from tests.support.waiting import WAIT_S
 
 
 class Ran(NamedTuple):
@@ -65,5 +64,5 @@ def command(*arguments: str) -> list[str]:
 def run(arguments: Sequence[str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """Runs the command in a separate process."""
     return subprocess.run(
-        command(*arguments), input=stdin, capture_output=True, timeout=TIMEOUT_S, check=False
+        command(*arguments), input=stdin, capture_output=True, timeout=WAIT_S, check=False
     )

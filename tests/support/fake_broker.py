@@ -27,10 +27,12 @@ from ledgerfold.storage.entry import Position
 from ledgerfold.v1 import admin_pb2_grpc, data_pb2_grpc
 from tests.support.fake_data_service import FakeAdminService, FakeDataService
 from tests.support.fake_topics import FakeTopic
+from tests.support.waiting import WAIT_S
 
-# Options of a client that soon connects again, and of one that also finds new partitions soon.
+# Options of a client that soon connects again, and of one that also finds new partitions soon. What
+# must end by itself does not end by the timeout while a test waits for it.
 QUICK: dict[str, Any] = {
-    "operation_timeout_seconds": 10,
+    "operation_timeout_seconds": 2 * WAIT_S,
     "starting_backoff_interval_ms": 10,
     "max_backoff_interval_ms": 50,
 }

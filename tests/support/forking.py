@@ -24,8 +24,8 @@ from ledgerfold.broker.client import Client, ConsumerType, MessageId
 from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.client.asyncio_client.client import Client as AioClient
 from ledgerfold.storage.errors import LedgerfoldError
+from tests.support.waiting import WAIT_S
 
-CHILD_TIMEOUT_S = 30
 EXIT_CODE = 3
 _PR_SET_NAME = 15
 
@@ -48,7 +48,7 @@ def in_child(
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        signal.alarm(CHILD_TIMEOUT_S)
+        signal.alarm(round(WAIT_S))
         try:
             with os.fdopen(writing, "w") as pipe:
                 json.dump(work(), pipe)

@@ -33,9 +33,9 @@ from ledgerfold.broker.server.grpc_server import (
 from ledgerfold.broker.wire.frames import FRAME_BYTES_MAX
 from ledgerfold.v1.admin_pb2 import ListTopicsRequest
 from tests.model.broker_lab import BrokerLab
+from tests.support.waiting import WAIT_S
 
 _OPTIONS = [("grpc.max_receive_message_length", FRAME_BYTES_MAX)]
-_TIMEOUT_S = 60
 # All calls of the broker by request type, which is unique.
 METHODS = {
     method.input_type.full_name: method
@@ -104,7 +104,7 @@ class ServedLab:
         return grpc.aio.insecure_channel(self.address, options=_OPTIONS)
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return self.lab.loop.run_until_complete(asyncio.wait_for(work, _TIMEOUT_S))
+        return self.lab.loop.run_until_complete(asyncio.wait_for(work, WAIT_S))
 
     def ask(self, request: Message) -> Any:
         """The answer to the call that takes such a request. Raises grpc.RpcError."""

@@ -10,8 +10,7 @@ import grpc
 import pytest
 
 from tests.benchmarks import wire
-
-HANG_S = 30
+from tests.support.waiting import WAIT_S
 
 
 class EchoCall:
@@ -49,7 +48,7 @@ class Echo:
 
 
 async def publish(frames: Iterator[bytes]) -> float:
-    return await asyncio.wait_for(wire.publish(Echo(), frames, window=2), HANG_S)
+    return await asyncio.wait_for(wire.publish(Echo(), frames, window=2), WAIT_S)
 
 
 def test_generated_frames_are_published() -> None:

@@ -20,6 +20,7 @@ import pytest
 
 from ledgerfold.broker.cli.main import make_parser
 from tests.conftest import MakeBroker
+from tests.support.waiting import WAIT_S
 from tests.tidy import ROOT
 
 PORTS = ["6650", "8080", "7650", "7680"]
@@ -188,7 +189,7 @@ def test_the_pulsar_standalone_command_starts_a_broker(tmp_path: Path) -> None:
         env={"PATH": path, "PULSAR_PREFIX_maxMessageSize": "1048576", "LEDGERFOLD_DATA": "data"},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=WAIT_S,
         check=True,
     )
     assert (tmp_path / "conf/standalone.conf").read_text() == "maxMessageSize=1048576\n"
@@ -199,6 +200,6 @@ def test_the_pulsar_standalone_command_starts_a_broker(tmp_path: Path) -> None:
     assert (options.ui, options.ui_writes) == ("0.0.0.0:7680", False)
     assert options.insecure
     refused = subprocess.run(
-        ["bin/pulsar", "zookeeper"], cwd=tmp_path, capture_output=True, timeout=30, check=False
+        ["bin/pulsar", "zookeeper"], cwd=tmp_path, capture_output=True, timeout=WAIT_S, check=False
     )
     assert refused.returncode == 2

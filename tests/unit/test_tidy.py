@@ -40,6 +40,15 @@ MODULE_RULES: dict[Rule, list[tuple[str, str]]] = {
         ("storage/a.py", "class A:\n    def f(self):\n        self._kept, self.b = 1, 2"),
     ],
     tidy.fakes_twice: [],
+    tidy.short_waits: [
+        ("tests/a.py", "message = consumer.receive(5000)"),
+        ("tests/a.py", "reader.read_next(timeout_millis=10_000)"),
+        ("tests/a.py", "PATIENCE_S = 30\ndef f(): assert done.wait(PATIENCE_S)"),
+        ("tests/a.py", "async def f():\n    async with asyncio.timeout(20): pass"),
+        ("tests/a.py", "with pytest.raises(ValueError): asyncio.wait_for(work(), 1.0)"),
+        ("tests/a.py", "wait_until(is_there, 'a file', timeout_s=10)"),
+        ("tests/a.py", "subprocess.run(command, timeout=30)"),
+    ],
 }
 
 
@@ -109,6 +118,19 @@ def test_exceptions_of_a_rule_are_not_reported() -> None:
         Module("broker/a.py", "import time\ntime.monotonic()"),
     ]
     assert tidy.banned_calls(allowed) == []
+
+
+def test_pauses_and_expected_timeouts_are_no_short_waits() -> None:
+    """A test may wait as briefly as it likes for what must not happen, or in a loop."""
+    allowed = [
+        "with pytest.raises(Timeout): consumer.receive(2_000)",
+        "try: process.wait(1.0)\nexcept subprocess.TimeoutExpired: process.kill()",
+        "pause.wait(0.05)",
+        "reader.read_next(WAIT_MS)",
+        "@pytest.mark.timeout(20)\ndef test_a(): ...",
+    ]
+    assert tidy.short_waits([Module("tests/a.py", each) for each in allowed]) == []
+    assert tidy.short_waits([Module("broker/a.py", "event.wait(5)")]) == []
 
 
 def test_a_name_beside_its_counterpart_is_not_reported() -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tests.cases.compare import Received, StepFailed
 from tests.cases.model import Count, Messages, Order, Step
-from tests.cases.steps.reading import ANNOUNCED_MS
 from tests.cases.verbs import verb
+from tests.support.waiting import WAIT_MS
 
 if TYPE_CHECKING:
     from tests.cases.runner import Run
@@ -71,7 +71,7 @@ def receive(run: Run, step: Step) -> list[Received]:
     name = str(step.arguments["name"])
     wanted = step.arguments.get("max")
     first, more = _expected(step) if wanted is None else (int(wanted), 0)
-    patience_ms = int(step.arguments.get("within", ANNOUNCED_MS))
+    patience_ms = int(step.arguments.get("within", WAIT_MS))
     found: list[Received] = []
     if first:
         found += run.ask("receive", name=name, max=first, timeoutMs=patience_ms)["messages"]

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 from tests.cases.compare import Received, StepFailed
 from tests.cases.model import Step
 from tests.cases.verbs import verb
+from tests.support.waiting import WAIT_MS
 
 if TYPE_CHECKING:
     from tests.cases.runner import Run
 
-# An announced message arrives within this time.
-ANNOUNCED_MS = 10_000
 _WHOLE = "[from=POSITION] [inclusive] [max=N] [queue=N] [seek=POSITION] [seek-time=MARK]"
 
 
@@ -66,7 +65,7 @@ def read_on(run: Run, step: Step) -> list[Received]:
     while most is None or len(found) < int(most):
         if not run.ask("has-more", name=name)["more"]:
             break
-        more = run.ask("receive", name=name, max=1, timeoutMs=ANNOUNCED_MS)["messages"]
+        more = run.ask("receive", name=name, max=1, timeoutMs=WAIT_MS)["messages"]
         if not more:
             raise StepFailed("has-more was true and nothing came")
         found += more

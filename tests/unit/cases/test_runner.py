@@ -180,7 +180,7 @@ def test_eventually_repeats_a_step() -> None:
 
 def test_eventually_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A case fails if it waits for longer."""
-    monkeypatch.setattr(runner, "PATIENCE_S", 0)
+    monkeypatch.setattr(runner, "WAIT_S", 0)
     outcome, _ = run("eventually status -> SUCCESS", status("RUNNING", "RUNNING", "RUNNING"))
     assert outcome.state is State.FAIL
 

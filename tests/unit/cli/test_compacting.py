@@ -25,7 +25,8 @@ from ledgerfold.v1.records_pb2 import (
 )
 from tests.conftest import MakeBroker
 from tests.support import fake_compactor
-from tests.support.command_line import TIMEOUT_S, command, ledgerfold
+from tests.support.command_line import command, ledgerfold
+from tests.support.waiting import WAIT_MS, WAIT_S
 from tests.unit.cli.conftest import Ledgerfold
 
 pytestmark = pytest.mark.process
@@ -103,12 +104,12 @@ def run_of(data: Path) -> RunRecord:
 def test_a_run_outside_of_the_broker(data: Path, worker: FakeWorker) -> None:
     """Printed as `topics compact --wait` prints it; the broker finds it in its history."""
     process = compact(data, worker)
-    out, err = process.communicate(timeout=TIMEOUT_S)
+    out, err = process.communicate(timeout=WAIT_S)
     assert (process.returncode, err) == (0, "")
     assert out.startswith("run 1: ")
     assert run_of(data).strategy == "publishing-order"
     process = compact(data, worker)
-    assert process.communicate(timeout=TIMEOUT_S) == ("Nothing new to compact in t.\n", "")
+    assert process.communicate(timeout=WAIT_S) == ("Nothing new to compact in t.\n", "")
 
 
 def test_the_command_waits_for_spark_if_it_is_installed(
@@ -120,7 +121,7 @@ def test_the_command_waits_for_spark_if_it_is_installed(
         command("compact", "--data", str(data), "--compactor", "spark", "t"),
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=WAIT_S,
         env=os.environ | environment,
         check=False,
     )
@@ -136,7 +137,7 @@ def test_the_command_waits_for_spark_if_it_is_installed(
 def test_a_failed_run_has_the_exit_code_of_its_error(data: Path, worker: FakeWorker) -> None:
     """Damage in a run has the exit code of damage."""
     process = compact(data, worker, "--compaction-strategy", "corrupt")
-    _, err = process.communicate(timeout=TIMEOUT_S)
+    _, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 6
     assert "1/0.log" in err
     assert run_of(data).state == RUN_STATE_ERROR
@@ -150,7 +151,7 @@ def test_an_interrupted_run_leaves_nothing(
     process = compact(data, worker, "--compaction-strategy", "hang")
     worker.began()
     process.send_signal(ending)
-    process.communicate(timeout=TIMEOUT_S)
+    process.communicate(timeout=WAIT_S)
     assert process.returncode == 130
     run = run_of(data)
     assert run.state == RUN_STATE_CANCELLED
@@ -164,11 +165,11 @@ def test_a_killed_run_loses_nothing(
     process = compact(data, worker, "--compaction-strategy", "hang")
     worker.began()
     process.kill()
-    process.communicate(timeout=TIMEOUT_S)
+    process.communicate(timeout=WAIT_S)
     broker = broker_process()
     with Client(broker.url) as client:
         reader = client.create_reader("t", MessageId.earliest, is_read_compacted=True)
-        assert [reader.read_next(10_000).data() for _ in range(2)] == [b"1", b"2"]
+        assert [reader.read_next(WAIT_MS).data() for _ in range(2)] == [b"1", b"2"]
     broker.stop()
     run = run_of(data)
     assert (run.state, run.error_reason) == (RUN_STATE_ERROR, "BROKER_RESTARTED")
@@ -192,7 +193,7 @@ def test_a_missing_directory_or_topic_is_not_created(data: Path, tmp_path: Path)
         command("compact", "--data", str(data), "--compactor", "127.0.0.1:1", "none"),
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=WAIT_S,
         env=os.environ | SECRET,
         check=False,
     )

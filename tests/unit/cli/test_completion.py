@@ -13,7 +13,8 @@ import pytest
 from ledgerfold.admin import Admin
 from ledgerfold.broker.cli.contexts import Contexts
 from tests.conftest import MakeBroker
-from tests.support.command_line import TIMEOUT_S, ledgerfold
+from tests.support.command_line import ledgerfold
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.process
 _BASH = """
@@ -42,7 +43,7 @@ def shell(name: str, *arguments: str, folder: Path) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=WAIT_S,
         check=True,
     )
     return ran.stdout

@@ -22,8 +22,8 @@ from ledgerfold.broker.cli.data.row_rules import RowRules, message_of_row
 from ledgerfold.broker.cli.output import content, to_json
 from ledgerfold.broker.client import MessageId, Result
 from ledgerfold.storage.errors import InvalidRequest
-from tests.support.command_line import TIMEOUT_S, command
-from tests.support.waiting import wait_until
+from tests.support.command_line import command
+from tests.support.waiting import WAIT_S, wait_until
 from tests.unit.cli.conftest import Ledgerfold
 
 BOM = b"\xef\xbb\xbf"
@@ -410,7 +410,7 @@ def test_an_interrupted_import_prints_how_to_continue(
     process.stdin.flush()
     wait_until(lambda: cli("read", topic, "--create", "--until-end").rows != [], "some rows")
     process.send_signal(ending)
-    _, err = process.communicate(timeout=TIMEOUT_S)
+    _, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 130
     told = re.fullmatch(
         rb"ledgerfold: Interrupted\. Imported before it: ([0-9,]+) rows\. "

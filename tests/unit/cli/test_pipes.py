@@ -16,8 +16,8 @@ import pytest
 from ledgerfold.broker.cli.topics.compaction import wait_for_end
 from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.v1 import admin_pb2
-from tests.support.command_line import TIMEOUT_S, command, ledgerfold, run
-from tests.support.waiting import wait_until
+from tests.support.command_line import command, ledgerfold, run
+from tests.support.waiting import WAIT_S, wait_until
 from tests.unit.cli.conftest import Ledgerfold
 
 pytestmark = pytest.mark.process
@@ -42,7 +42,7 @@ def in_shell(line: str) -> subprocess.CompletedProcess[bytes]:
             f"{line}\nexit ${{PIPESTATUS[0]}}",
         ],
         capture_output=True,
-        timeout=TIMEOUT_S,
+        timeout=WAIT_S,
         check=False,
     )
 
@@ -129,7 +129,7 @@ def test_an_interruption_exits_with_130(
         with Admin(url) as admin:
             wait_until(lambda: is_connected(admin, topic), "the command to be connected")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=TIMEOUT_S)
+        out, err = process.communicate(timeout=WAIT_S)
     assert (process.returncode, out, err) == (130, b"", b"")
 
 
@@ -152,7 +152,7 @@ def test_an_interrupted_consumer_has_acknowledged_what_it_printed(
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(2)]
         process.send_signal(signal.SIGINT)
-        assert process.wait(TIMEOUT_S) == 130
+        assert process.wait(WAIT_S) == 130
     assert all(lines)
     cli("produce", topic, "-m", "3")
     rows = cli("consume", topic, "-s", "s", "-n", "0", "--until-end").rows
@@ -243,7 +243,7 @@ def test_a_terminal_gets_a_table_and_a_pipe_json(url: str, topic: str, cli: Ledg
     cli("produce", topic, "-k", "k", "-m", "value")
     arguments = command("--url", url, "read", topic, "--until-end")
     with terminal() as (slave, seen):
-        subprocess.run(arguments, stdout=slave, timeout=TIMEOUT_S, check=True)
+        subprocess.run(arguments, stdout=slave, timeout=WAIT_S, check=True)
         seen.wait_for("value")
         assert "{" not in seen.seen
     assert run(["--url", url, "read", topic, "--until-end"]).stdout.startswith(b"{")
@@ -256,7 +256,7 @@ def test_produce_without_messages_on_a_terminal_is_refused(url: str, topic: str)
             command("--url", url, "produce", topic),
             stdin=slave,
             capture_output=True,
-            timeout=TIMEOUT_S,
+            timeout=WAIT_S,
             check=False,
         )
     assert ran.returncode == 2

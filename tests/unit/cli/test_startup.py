@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from ledgerfold.broker.cli.main import make_parser
-from tests.support.command_line import TIMEOUT_S, ledgerfold
+from tests.support.command_line import ledgerfold
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.process
 
@@ -43,7 +44,7 @@ def imported(*arguments: str) -> set[str]:
         [sys.executable, "-X", "importtime", "-m", "ledgerfold", *arguments],
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=WAIT_S,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

@@ -19,10 +19,8 @@ from ledgerfold.broker.client.core import producer_core
 from ledgerfold.broker.client.core.producer_core import ProducerCore
 from ledgerfold.broker.client.streams.read_stream import ReadStream
 from ledgerfold.storage.errors import AlreadyClosed, Timeout
-from tests.support.fake_broker import FakeBroker, ThreadedFakeBroker
-from tests.support.waiting import wait_until
-
-_BOUND_S = 20
+from tests.support.fake_broker import QUICK, FakeBroker, ThreadedFakeBroker
+from tests.support.waiting import WAIT_S, wait_until
 
 
 @pytest.fixture
@@ -50,7 +48,7 @@ def in_time(call: Callable[[], object]) -> None:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(_BOUND_S)
+    thread.join(WAIT_S)
     assert not thread.is_alive()
     if errors:
         raise errors[0]
@@ -102,7 +100,7 @@ def test_close_waits_for_a_broker_that_returns(broker: ThreadedFakeBroker, clien
     wait_until(lambda: producer._core.queue._error is not None, "the close")  # type: ignore[union-attr]
     assert results == []
     broker.start_now()
-    closing.join(_BOUND_S)
+    closing.join(WAIT_S)
     assert results == ["Ok"]
 
 
@@ -166,7 +164,7 @@ def test_a_shutdown_ends_a_pending_refresh(broker: ThreadedFakeBroker, client: C
     refreshing = view.refresh_async()
     client.shutdown()
     with pytest.raises(AlreadyClosed, match="table view"):
-        refreshing.result(_BOUND_S)
+        refreshing.result(WAIT_S)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -174,7 +172,7 @@ def test_the_asyncio_client_does_not_wait_either() -> None:
     async def run() -> None:
         broker = FakeBroker()
         await broker.start()
-        client = aio.Client(broker.address)
+        client = aio.Client(broker.address, **QUICK)
         producer = await client.create_producer("t", send_timeout_millis=0)
         await broker.stop()
         sending = asyncio.create_task(producer.send(b"v"))
@@ -185,7 +183,7 @@ def test_the_asyncio_client_does_not_wait_either() -> None:
         with pytest.raises(AlreadyClosed):
             await producer.flush()
 
-    asyncio.run(asyncio.wait_for(run(), _BOUND_S))
+    asyncio.run(asyncio.wait_for(run(), WAIT_S))
 
 
 @pytest.mark.parametrize("partitions", [0, 2])

@@ -18,9 +18,10 @@ from ledgerfold.broker.client.asyncio_client.client import Client
 from ledgerfold.broker.client.core.producer_core import ProducerCore
 from ledgerfold.storage.errors import AlreadyClosed, InvalidRequest, Overloaded, Timeout
 from ledgerfold.strategies import Numeric
-from tests.support.fake_broker import FakeBroker
+from tests.support.fake_broker import QUICK, FakeBroker
 from tests.support.fake_data_service import BreakAt
 from tests.support.fake_topics import LEDGER_ID
+from tests.support.waiting import WAIT_MS
 
 Scenario = Callable[[FakeBroker, Client], Awaitable[None]]
 
@@ -32,9 +33,7 @@ def play(scenario: Scenario) -> None:
         broker = FakeBroker()
         await broker.start()
         try:
-            async with Client(
-                broker.address, operation_timeout_seconds=10, starting_backoff_interval_ms=10
-            ) as client:
+            async with Client(broker.address, **QUICK) as client:
                 await scenario(broker, client)
         finally:
             await broker.stop()
@@ -176,15 +175,15 @@ def test_consuming() -> None:
             initial_position=InitialPosition.Earliest,
             negative_ack_redelivery_delay_ms=10,
         )
-        messages = [await consumer.receive(5000) for _ in range(6)]
+        messages = [await consumer.receive(WAIT_MS) for _ in range(6)]
         assert [int(message.data()) for message in messages] == list(range(6))
         await consumer.acknowledge(messages[0])
         await consumer.negative_acknowledge(messages[1])
-        assert [int((await consumer.receive(5000)).data()) for _ in range(2)] == [1, 2]
+        assert [int((await consumer.receive(WAIT_MS)).data()) for _ in range(2)] == [1, 2]
         await consumer.redeliver_unacknowledged_messages()
-        assert int((await consumer.receive(5000)).data()) == 1
+        assert int((await consumer.receive(WAIT_MS)).data()) == 1
         await consumer.seek(MessageId(-1, LEDGER_ID, 1, 1))
-        assert int((await consumer.receive(5000)).data()) == 5
+        assert int((await consumer.receive(WAIT_MS)).data()) == 5
         assert not await consumer.has_message_available()
         assert (await consumer.get_last_message_id()).entry_id() == 1
         with pytest.raises(Timeout):
@@ -204,7 +203,7 @@ def test_a_cancelled_receive_loses_no_message() -> None:
         await asyncio.sleep(0)
         waiting.cancel()
         await fill(client, 1)
-        assert (await consumer.receive(5000)).data() == b"0"
+        assert (await consumer.receive(WAIT_MS)).data() == b"0"
 
     play(scenario)
 
@@ -214,7 +213,7 @@ def test_tasks_share_the_rest_of_an_entry() -> None:
 
     async def scenario(broker: FakeBroker, client: Client) -> None:
         consumer = await client.subscribe("t", "s", ConsumerType.Shared)
-        waiting = [asyncio.create_task(consumer.receive(timeout_millis=5_000)) for _ in range(4)]
+        waiting = [asyncio.create_task(consumer.receive(timeout_millis=WAIT_MS)) for _ in range(4)]
         await asyncio.sleep(0)
         await fill(client, 4, batching_max_messages=4)
         messages = await asyncio.gather(*waiting)

@@ -35,7 +35,7 @@ from ledgerfold.storage.native import NativeBatchBuilder
 from tests.support.fake_broker import ThreadedFakeBroker
 from tests.support.fake_data_service import BreakAt
 from tests.support.fake_topics import LEDGER_ID, FakeSubscription
-from tests.support.waiting import WAIT_S
+from tests.support.waiting import WAIT_MS, WAIT_S
 
 ORDERED = ConsumerType.Exclusive
 SHARED = ConsumerType.Shared
@@ -79,7 +79,7 @@ def wait_until(broker: ThreadedFakeBroker, condition: Callable[[], bool]) -> Non
 
 
 def receive(consumer: Consumer, count: int) -> list[Message]:
-    return [consumer.receive(timeout_millis=5000) for _ in range(count)]
+    return [consumer.receive(timeout_millis=WAIT_MS) for _ in range(count)]
 
 
 def values(messages: list[Message]) -> list[int]:
@@ -96,7 +96,7 @@ def test_an_invalid_id_does_not_stop_later_acknowledgements(
     """Ids had been wrong in seeks alone: here one stopped all acknowledgements after it."""
     fill(client, 1, 1)
     consumer = client.subscribe("t", "s", ORDERED, initial_position=InitialPosition.Earliest)
-    message = consumer.receive(5000)
+    message = consumer.receive(WAIT_MS)
     with pytest.raises(InvalidRequest, match="message id"):
         call(consumer, wrong)
     consumer.acknowledge(message)
@@ -597,4 +597,4 @@ def test_seeks_of_two_threads_follow_one_another(
     for move in moves:
         move.result(WAIT_S)
     assert not together.is_set()
-    assert [consumer.receive(5000).data() for _ in range(6)] == [b"%d" % n for n in range(6)]
+    assert [consumer.receive(WAIT_MS).data() for _ in range(6)] == [b"%d" % n for n in range(6)]

@@ -22,6 +22,7 @@ from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.v1.entry_pb2 import NativeKeys, NativeValues
 from tests.support.fake_broker import ThreadedFakeBroker
 from tests.support.fake_topics import LEDGER_ID
+from tests.support.waiting import WAIT_MS
 
 
 def fill(client: Client, entries: int, rows: int, first: int = 0) -> Producer:
@@ -176,7 +177,7 @@ def test_the_queue_is_bounded(broker: ThreadedFakeBroker, client: Client) -> Non
     """The broker sends no more than the queue and one entry."""
     fill(client, 50, 4)
     reader = client.create_reader("t", MessageId.earliest, receiver_queue_size=10)
-    reader.read_next(5000)
+    reader.read_next(WAIT_MS)
     reader.has_message_available()
     inbox: Any = reader._core.inbox
     waiting = sum(d.header.message_count for d in inbox._items)
@@ -189,7 +190,7 @@ def test_read_next_times_out(client: Client) -> None:
     with pytest.raises(Timeout):
         reader.read_next(timeout_millis=20)
     fill(client, 1, 1)
-    assert reader.read_next(5000).data() == b"0"
+    assert reader.read_next(WAIT_MS).data() == b"0"
 
 
 def test_read_next_waits_for_a_message(client: Client) -> None:
@@ -197,7 +198,7 @@ def test_read_next_waits_for_a_message(client: Client) -> None:
     reader = client.create_reader("t", MessageId.earliest)
     sender = threading.Timer(0.05, fill, (client, 1, 1))
     sender.start()
-    assert reader.read_next(10_000).data() == b"0"
+    assert reader.read_next(WAIT_MS).data() == b"0"
     sender.join()
 
 
@@ -206,12 +207,12 @@ def test_seek_by_id(client: Client, queue_size: int) -> None:
     """Messages in flight from the old position are dropped."""
     fill(client, 5, 4)
     reader = client.create_reader("t", MessageId.earliest, receiver_queue_size=queue_size)
-    reader.read_next(5000)
+    reader.read_next(WAIT_MS)
     for entry, index, first in ((3, 1, 14), (0, 0, 1), (2, 3, 12), (4, 3, 20)):
         reader.seek(id_of(entry, index))
         assert numbers(reader) == list(range(first, 20))
     reader.seek(MessageId.earliest)
-    assert reader.read_next(5000).data() == b"0"
+    assert reader.read_next(WAIT_MS).data() == b"0"
     reader.seek(MessageId.latest)
     assert not reader.has_message_available()
 
@@ -257,7 +258,7 @@ def test_reading_continues_after_a_restart(
     """Nothing is skipped or repeated, in the middle of a batch either."""
     fill(client, 10, 4)
     reader = client.create_reader("t", MessageId.earliest, receiver_queue_size=queue_size)
-    seen = [int(reader.read_next(5000).data()) for _ in range(6)]
+    seen = [int(reader.read_next(WAIT_MS).data()) for _ in range(6)]
     broker.stop_now()
     broker.start_now()
     assert seen + numbers(reader) == list(range(40))
@@ -274,7 +275,7 @@ def test_a_disconnected_reader_at_the_end_misses_nothing(
     builder.add(b"4")
     broker.store("t", builder.build(sequence_id=0, publish_time_ms=1))
     broker.start_now()
-    assert reader.read_next(10_000).data() == b"4"
+    assert reader.read_next(WAIT_MS).data() == b"4"
 
 
 def test_requests_are_repeated_on_a_new_connection(
@@ -308,10 +309,10 @@ def test_damage_raises_an_error_each_time(broker: ThreadedFakeBroker, client: Cl
     entry[-1] ^= 1
     topic.entries[1] = bytes(entry)
     reader = client.create_reader("t", MessageId.earliest)
-    assert reader.read_next(5000).data() == b"0"
+    assert reader.read_next(WAIT_MS).data() == b"0"
     for _ in range(2):
         with pytest.raises(Corruption):
-            reader.read_next(5000)
+            reader.read_next(WAIT_MS)
     reader.seek(id_of(1))
     assert numbers(reader) == [2]
 
@@ -331,13 +332,13 @@ def test_undecodable_content_is_damage(broker: ThreadedFakeBroker, client: Clien
     for entry in (spoilt, no_keys):
         broker.store("t", entry)
     reader = client.create_reader("t", MessageId.earliest)
-    assert reader.read_next(5000).data() == b"0" * 100
-    message = reader.read_next(5000)
+    assert reader.read_next(WAIT_MS).data() == b"0" * 100
+    message = reader.read_next(WAIT_MS)
     for look in (Message.data, Message.value, Message.properties, Message.sequence_id):
         with pytest.raises(Corruption, match=r"entry .* of .*t is damaged"):
             look(message)
     with pytest.raises(Corruption, match=r"entry .* of .*t is damaged"):
-        reader.read_next(5000)
+        reader.read_next(WAIT_MS)
 
 
 def test_a_closed_reader_raises(client: Client) -> None:
@@ -368,4 +369,4 @@ def test_requests_to_a_missing_broker_time_out(broker: ThreadedFakeBroker) -> No
         with pytest.raises((Unavailable, Timeout)):
             reader.seek(ids[1])
         broker.start_now()
-        assert [reader.read_next(10_000).data() for _ in range(2)] == [b"2", b"3"]
+        assert [reader.read_next(WAIT_MS).data() for _ in range(2)] == [b"2", b"3"]

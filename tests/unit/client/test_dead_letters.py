@@ -23,7 +23,7 @@ from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import InvalidRequest, Timeout
 from tests.support.fake_broker import FakeBroker, ThreadedFakeBroker
 from tests.support.fake_topics import LEDGER_ID, FakeSubscription
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_MS, wait_until
 
 FULL = "persistent://public/default/"
 DLQ = "t-s-DLQ"
@@ -45,7 +45,7 @@ def refuse(consumer: Consumer, is_wanted: Callable[[Message], bool], times: int)
     """Receives until unwanted messages were refused that often; acknowledges the others."""
     refused: list[Message] = []
     while len(refused) < times:
-        message = consumer.receive(timeout_millis=5000)
+        message = consumer.receive(timeout_millis=WAIT_MS)
         if is_wanted(message):
             consumer.acknowledge(message)
         else:
@@ -67,7 +67,7 @@ def subscription(broker: ThreadedFakeBroker, topic: str = "t") -> FakeSubscripti
 
 def letters(client: Client, count: int, topic: str = DLQ) -> list[Message]:
     with client.create_reader(topic, MessageId.earliest) as reader:
-        return [reader.read_next(timeout_millis=5000) for _ in range(count)]
+        return [reader.read_next(timeout_millis=WAIT_MS) for _ in range(count)]
 
 
 def test_a_message_is_published_after_its_last_redelivery(
@@ -110,7 +110,7 @@ def test_remaining_messages_of_a_batch_are_published(
             producer.send_async(value, None, partition_key="k")
     consumer = subscribe(client, dead_letter_policy=ConsumerDeadLetterPolicy(1, "dead", "audit"))
     for size in (4, 2):
-        messages = [consumer.receive(timeout_millis=5000) for _ in range(size)]
+        messages = [consumer.receive(timeout_millis=WAIT_MS) for _ in range(size)]
         for message in messages:
             if message.data() in (b"0", b"3"):
                 consumer.acknowledge(message)
@@ -122,7 +122,7 @@ def test_remaining_messages_of_a_batch_are_published(
     assert [each.properties()["ORIGIN_MESSAGE_ID"] for each in found] == ["7:0:-1:1", "7:0:-1:2"]
     # The subscription was created before they were published.
     with client.subscribe("dead", "audit") as audit:
-        assert audit.receive(timeout_millis=5000).data() == b"1"
+        assert audit.receive(timeout_millis=WAIT_MS).data() == b"1"
 
 
 def test_each_partition_has_a_separate_dead_letter_topic(
@@ -252,9 +252,9 @@ def test_dead_letters_of_the_asyncio_client() -> None:
                 dead_letter_policy=ConsumerDeadLetterPolicy(1),
             )
             for _ in range(2):
-                await consumer.negative_acknowledge(await consumer.receive(5000))
+                await consumer.negative_acknowledge(await consumer.receive(WAIT_MS))
             reader = await client.create_reader(DLQ, MessageId.earliest)
-            assert (await reader.read_next(5000)).data() == b"bad"
+            assert (await reader.read_next(WAIT_MS)).data() == b"bad"
         await broker.stop()
 
     asyncio.run(scenario())

@@ -27,6 +27,7 @@ from tests.support.fake_data_service import BreakAt, FakeDataService
 from tests.support.fake_topics import FakeKafkaTopic
 from tests.support.memory_connection import MemoryConnection
 from tests.support.property_tests import examples
+from tests.support.waiting import WAIT_S
 
 _sends = st.tuples(st.just("send"), st.sampled_from(["a", "a", "a", "b", None]))
 _events = st.one_of(
@@ -117,7 +118,7 @@ class Run:
     async def settle(self) -> None:
         """Everything is answered, one way or the other."""
         self.service.may_answer.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             await self.core.queue.flush_async()
             await self.core.close()
 

@@ -32,7 +32,7 @@ from ledgerfold.storage.errors import (
     Timeout,
 )
 from tests.support.fake_broker import WATCHFUL, FakeBroker, ThreadedFakeBroker
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_MS, WAIT_S, wait_until
 
 
 class TokenService:
@@ -127,8 +127,8 @@ def test_open_streams_survive_a_function_that_fails(
     wait_until(lambda: tokens.failures >= 8, "attempts")
     assert results == []
     recover(tokens)
-    assert reader.read_next(timeout_millis=5000).data() == b"1"
-    assert consumer.receive(timeout_millis=5000).data() == b"1"
+    assert reader.read_next(timeout_millis=WAIT_MS).data() == b"1"
+    assert consumer.receive(timeout_millis=WAIT_MS).data() == b"1"
     wait_until(lambda: view.get("k") == b"1", "the view")
     assert results == ["Ok"]
 
@@ -150,7 +150,7 @@ def test_open_streams_survive_a_token_that_is_renewed_late(
     wait_until(lambda: server.refused >= 6, "attempts")
     assert results == []
     server.recover()
-    assert consumer.receive(timeout_millis=5000).data() == b"1"
+    assert consumer.receive(timeout_millis=WAIT_MS).data() == b"1"
 
     def is_stored() -> bool:
         with suppress(Timeout):
@@ -252,12 +252,12 @@ def test_dead_letters_are_published_after_a_failure(client: Client, tokens: Toke
         dead_letter_policy=ConsumerDeadLetterPolicy(1),
     )
     for _ in range(2):
-        consumer.negative_acknowledge(consumer.receive(timeout_millis=5000))
+        consumer.negative_acknowledge(consumer.receive(timeout_millis=WAIT_MS))
         fail_by_error(tokens)
     wait_until(lambda: tokens.failures >= 2, "attempts")
     recover(tokens)
     reader = client.create_reader("t-s-DLQ", MessageId.earliest)
-    assert reader.read_next(timeout_millis=5000).data() == b"1"
+    assert reader.read_next(timeout_millis=WAIT_MS).data() == b"1"
 
 
 class _NoDefinition:
@@ -280,7 +280,7 @@ def test_streams_of_the_asyncio_client(tokens: TokenService) -> None:
                 await client.create_reader("t", MessageId.earliest)
             recover(tokens)
             await sending
-            assert (await consumer.receive(5000)).data() == b"1"
+            assert (await consumer.receive(WAIT_MS)).data() == b"1"
         await broker.stop()
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(asyncio.wait_for(run(), WAIT_S))

@@ -33,7 +33,7 @@ from ledgerfold.storage.errors import (
 )
 from tests.support.fake_broker import WATCHFUL, FakeBroker, ThreadedFakeBroker
 from tests.support.fake_topics import LEDGER_ID, FakeSubscription
-from tests.support.waiting import WAIT_S, wait_until
+from tests.support.waiting import WAIT_MS, WAIT_S, wait_until
 
 KEYS = [f"k{number}" for number in range(12)]
 
@@ -80,7 +80,7 @@ def subscribe(client: Client, **options: Any) -> Consumer:
 
 
 def receive(consumer: Consumer, count: int) -> list[Message]:
-    return [consumer.receive(timeout_millis=5000) for _ in range(count)]
+    return [consumer.receive(timeout_millis=WAIT_MS) for _ in range(count)]
 
 
 # Producers.
@@ -219,7 +219,7 @@ def test_any_partition_wakes_waiting_receivers(broker: ThreadedFakeBroker, clien
     consumer = subscribe(client)
     for key in ("k0", "k1", "k2", "k3"):
         received: list[Message] = []
-        waiting = threading.Thread(target=lambda: received.append(consumer.receive(10_000)))  # noqa: B023
+        waiting = threading.Thread(target=lambda: received.append(consumer.receive(WAIT_MS)))  # noqa: B023
         waiting.start()
         publish(client, [key])
         waiting.join(WAIT_S)
@@ -285,7 +285,7 @@ def test_a_reader_reads_every_partition(client: Client) -> None:
     reader.seek(MessageId.earliest)
     read = []
     while reader.has_message_available():
-        read.append(reader.read_next(5000))
+        read.append(reader.read_next(WAIT_MS))
     assert len(read) == len(KEYS) + 1
     assert grouped(read)[murmur3_32("k1") % 3][-1] == b"k1"
 
@@ -342,8 +342,8 @@ def test_new_partitions_are_read_from_the_beginning(
     with client.create_producer(name(3)) as producer:
         producer.send(b"early", partition_key="k")
     grow(broker, 4)
-    assert consumer.receive(10_000).message_id() == MessageId(3, LEDGER_ID, 0)
-    assert reader.read_next(10_000).message_id() == MessageId(3, LEDGER_ID, 0)
+    assert consumer.receive(WAIT_MS).message_id() == MessageId(3, LEDGER_ID, 0)
+    assert reader.read_next(WAIT_MS).message_id() == MessageId(3, LEDGER_ID, 0)
     wait_until(lambda: view.get("k") == b"early", "the new partition's key")
 
 
@@ -358,7 +358,7 @@ def test_partition_discovery_survives_a_missing_broker(
     grow(broker, 4)
     with client.create_producer(name(3)) as producer:
         producer.send(b"early")
-    read = [reader.read_next(10_000).data() for _ in range(2)]
+    read = [reader.read_next(WAIT_MS).data() for _ in range(2)]
     assert sorted(read) == [b"early", b"k0"]
 
 
@@ -381,11 +381,7 @@ def play(scenario: Callable[[FakeBroker, aio.Client], Any]) -> None:
         await broker.start()
         broker.service.partitions["t"] = 3
         try:
-            async with aio.Client(
-                broker.address,
-                operation_timeout_seconds=10,
-                partitions_update_interval_seconds=0.02,
-            ) as client:
+            async with aio.Client(broker.address, **WATCHFUL) as client:
                 await scenario(broker, client)
         finally:
             await broker.stop()
@@ -409,7 +405,7 @@ def test_partitioned_clients_of_asyncio() -> None:
         reader = await client.create_reader("t", MessageId.earliest)
         assert grouped([message async for message in reader]) == by_partition()
         consumer = await client.subscribe("t", "s", initial_position=InitialPosition.Earliest)
-        messages = [await consumer.receive(5000) for _ in KEYS]
+        messages = [await consumer.receive(WAIT_MS) for _ in KEYS]
         assert grouped(messages) == by_partition()
         for message in messages:
             await consumer.acknowledge(message)
@@ -419,7 +415,7 @@ def test_partitioned_clients_of_asyncio() -> None:
         broker.service.partitions["t"] = 4
         newcomer = await client.create_producer(name(3))
         await newcomer.send(b"early")
-        assert (await consumer.receive(10_000)).data() == b"early"
+        assert (await consumer.receive(WAIT_MS)).data() == b"early"
         await consumer.unsubscribe()
 
     play(scenario)

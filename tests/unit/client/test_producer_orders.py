@@ -27,6 +27,7 @@ from ledgerfold.storage.errors import DiskFailure, LedgerfoldError
 from tests.support.fake_data_service import BreakAt, FakeDataService
 from tests.support.memory_connection import MemoryConnection
 from tests.support.property_tests import examples
+from tests.support.waiting import WAIT_S
 
 _ENTRY_BYTES_MAX = 600
 _TOO_LARGE = 700
@@ -139,7 +140,7 @@ class Run:
     async def settle(self) -> None:
         """Everything is answered, one way or the other."""
         self.service.may_answer.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             await self.core.queue.flush_async()
             await self.core.close()
 

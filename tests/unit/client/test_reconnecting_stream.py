@@ -142,7 +142,7 @@ def test_a_lost_connection_restarts_the_timeout(
             await opening
         await connection.close()
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(asyncio.wait_for(run(), WAIT_S))
 
 
 class RefusedCall:
@@ -176,4 +176,4 @@ def test_a_call_refused_before_its_opening_ends_with_the_reason() -> None:
         assert stream.calls == 1
         await connection.close()
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(asyncio.wait_for(run(), WAIT_S))

@@ -17,6 +17,7 @@ from ledgerfold.broker.client import Client, ConsumerType, InitialPosition, Mess
 from ledgerfold.broker.client.asyncio_client import client as aio
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from tests.support.fake_broker import FakeBroker, ThreadedFakeBroker
+from tests.support.waiting import WAIT_MS
 
 
 class Color(Enum):
@@ -212,7 +213,7 @@ def test_producers_encode_and_messages_decode(
         with pytest.raises(InvalidRequest, match="The content does not fit the schema"):
             producer.send(b"bytes")
     consumer = client.subscribe("t", "s", initial_position=InitialPosition.Earliest, schema=schema)
-    values = [consumer.receive(timeout_millis=5000).value() for _ in range(3)]
+    values = [consumer.receive(timeout_millis=WAIT_MS).value() for _ in range(3)]
     assert values == [made, made, None]
     reader = client.create_reader("t", MessageId.earliest, schema=schema)
     messages = list(reader)

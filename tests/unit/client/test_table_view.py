@@ -81,7 +81,7 @@ def test_creation_completes_while_messages_are_published(client: Client) -> None
     publisher = threading.Thread(target=publish_on)
     publisher.start()
     try:
-        assert going.wait(20)
+        assert going.wait(WAIT_S)
         view = client.create_table_view("t")
         assert len(view) == 50
     finally:
@@ -153,7 +153,7 @@ def test_a_slow_listener_delays_only_its_view(client: Client) -> None:
 
     def slow(key: str, value: object) -> None:
         entered.set()
-        leave.wait(20)
+        leave.wait(WAIT_S)
 
     view.listen(slow)
     publish(client, 0, 1)

@@ -19,7 +19,7 @@ from ledgerfold.storage.errors import InvalidRequest, NotAllowed, SubscriptionBu
 from ledgerfold.v1.admin_pb2 import ListTopicsResponse
 from tests.support.fake_broker import WATCHFUL, FakeBroker, ThreadedFakeBroker
 from tests.support.fake_topics import LEDGER_ID
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_MS, wait_until
 
 EARLIEST = InitialPosition.Earliest
 FULL = "persistent://public/default/"
@@ -44,7 +44,7 @@ def publish(client: Client, *topics: str, messages: int = 2) -> None:
 def texts(consumer: Consumer, count: int, *, acknowledged: bool = True) -> list[str]:
     found = []
     for _ in range(count):
-        message = consumer.receive(timeout_millis=5000)
+        message = consumer.receive(timeout_millis=WAIT_MS)
         found.append(message.data().decode())
         if acknowledged:
             consumer.acknowledge(message)
@@ -66,7 +66,7 @@ def test_a_list_of_topics_is_one_consumer(broker: ThreadedFakeBroker, client: Cl
     assert {each.consumer_name for each in opened} == {consumer.consumer_name()}
     names = Counter[str]()
     for _ in range(6):
-        message = consumer.receive(timeout_millis=5000)
+        message = consumer.receive(timeout_millis=WAIT_MS)
         names[message.topic_name().removeprefix(FULL)] += 1
         consumer.acknowledge(message.message_id())
     consumer.close()
@@ -82,7 +82,7 @@ def test_ids_name_their_topic(broker: ThreadedFakeBroker, client: Client) -> Non
     publish(client, "a", "b", messages=1)
     consumer = client.subscribe(["a", "b"], "s", initial_position=EARLIEST)
     received = {
-        each.topic_name(): each for each in (consumer.receive(5000), consumer.receive(5000))
+        each.topic_name(): each for each in (consumer.receive(WAIT_MS), consumer.receive(WAIT_MS))
     }
     stored = received[FULL + "b"].message_id().serialize()
     with pytest.raises(InvalidRequest, match=r"7:0 does not name its topic.*deserialize"):
@@ -103,7 +103,7 @@ def test_a_seek_applies_to_one_topic_or_to_all(client: Client) -> None:
     consumer = client.subscribe(["a", "b"], "s", initial_position=EARLIEST)
     first: dict[str, MessageId] = {}
     for _ in range(4):
-        message = consumer.receive(timeout_millis=5000)
+        message = consumer.receive(timeout_millis=WAIT_MS)
         first.setdefault(message.topic_name(), message.message_id())
         consumer.acknowledge(message)
     consumer.seek(first[FULL + "a"])
@@ -236,7 +236,7 @@ def test_several_topics_of_the_asyncio_client() -> None:
                 consumer = await client.subscribe(
                     topics, "s", initial_position=EARLIEST, is_pattern_topic=is_pattern
                 )
-                received = [await consumer.receive(5000) for _ in range(2)]
+                received = [await consumer.receive(WAIT_MS) for _ in range(2)]
                 assert sorted(each.data() for each in received) == [b"foo-1", b"foo-2"]
                 await consumer.unsubscribe()
             for wrong, says in ((["a"], "must be one string"), ("a(", "not a regular expression")):

@@ -13,12 +13,13 @@ import pytest
 from ledgerfold.broker.common import outgoing as module
 from ledgerfold.broker.common.outgoing import READ_LEAST, READ_PART, Outgoing, Share
 from ledgerfold.storage.errors import Overloaded
+from tests.support.waiting import WAIT_S
 
 KIB = 1024
 
 
 def run(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(body(), 30))
+    asyncio.run(asyncio.wait_for(body(), WAIT_S))
 
 
 async def turns(count: int = 5) -> None:

@@ -18,6 +18,7 @@ from ledgerfold.v1.admin_pb2 import GetClockRequest
 from ledgerfold.v1.admin_pb2_grpc import AdminServiceStub
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, DescribeDecisionsRequest
 from ledgerfold.v1.records_pb2 import CompactionStrategy
+from tests.support.waiting import WAIT_S
 
 
 def failure_of(ask: Any) -> LedgerfoldError:
@@ -38,7 +39,7 @@ def failure_of(ask: Any) -> LedgerfoldError:
             await server.stop(None)
         raise AssertionError("The call succeeded.")
 
-    return asyncio.run(asyncio.wait_for(body(), 20))
+    return asyncio.run(asyncio.wait_for(body(), WAIT_S))
 
 
 @pytest.mark.parametrize(

@@ -40,11 +40,12 @@ from ledgerfold.v1.admin_pb2 import (
 )
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import CompactionStrategy
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.process
 
 FAKE = str(Path(__file__).parents[2] / "support" / "fake_compactor.py")
-LIMITS = SupervisorLimits(ready=20, listening=20, warm=20, cancel=5, stop=5)
+LIMITS = SupervisorLimits(ready=WAIT_S, listening=WAIT_S, warm=WAIT_S, cancel=5, stop=5)
 
 
 class Pauses:
@@ -62,8 +63,7 @@ class Pauses:
         self._over.clear()
 
     async def next(self) -> float:
-        async with asyncio.timeout(20):
-            return await self._began.get()
+        return await asyncio.wait_for(self._began.get(), WAIT_S)
 
     def end(self) -> None:
         self._over.set()
@@ -117,7 +117,7 @@ def in_a_run(
         async with supervised(tmp_path, "serve") as supervisor:
             reported = asyncio.Event()
             run = asyncio.create_task(supervisor.run(plan(strategy), lambda _: reported.set()))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(WAIT_S):
                 await reported.wait()
                 await body(run)
 
@@ -213,7 +213,7 @@ def test_a_worker_that_ends_is_not_ready(tmp_path: Path) -> None:
             asked.ledgers_dir = str(fifo)
             run = asyncio.create_task(supervisor.run(asked, ignore))
             await supervisor.wait_ready()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(WAIT_S):
                 while supervisor.state == COMPACTOR_STATE_READY:
                     await supervisor._changed.wait()
             assert (supervisor.state, run.done()) == (COMPACTOR_STATE_RESTARTING, False)
@@ -299,17 +299,17 @@ def test_the_workers_requirements_are_known_before_spark_starts(tmp_path: Path) 
         os.mkfifo(warm)
         async with supervised(tmp_path, "serve-later", str(warm)) as supervisor:
             assert (supervisor.state, supervisor.message) == (COMPACTOR_STATE_STARTING, "")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(WAIT_S):
                 await supervisor.known()
             assert (supervisor.state, supervisor.message) == (COMPACTOR_STATE_STARTING, WARMING_UP)
             await asyncio.to_thread(warm.write_bytes, b"warm")
             await supervisor.wait_ready()
             await supervisor.known()
-        async with supervised(tmp_path, "inline", str(warm)) as supervisor, asyncio.timeout(20):
+        async with supervised(tmp_path, "inline", str(warm)) as supervisor, asyncio.timeout(WAIT_S):
             await supervisor.known()
             assert supervisor.message == "The compactor is starting."
         async with supervised(tmp_path, "unavailable") as supervisor:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(WAIT_S):
                 await supervisor.known()
                 assert supervisor.state == COMPACTOR_STATE_UNAVAILABLE
                 supervisor.retry_now()

@@ -11,6 +11,7 @@ import pytest
 
 from ledgerfold.broker.worker import process as process_module
 from ledgerfold.broker.worker.process import EXIT_UNAVAILABLE, WorkerProcess
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.process
 EVENT = json.dumps({"event": "unavailable", "message": "There is no Java."})
@@ -21,7 +22,7 @@ async def ended(tmp_path: Path) -> WorkerProcess:
     """Returns a worker that has ended, of whose output nothing was read."""
     process = await WorkerProcess.start(COMMAND, tmp_path / "worker.log", "token", {})
     process._pipe.pause_reading()
-    await asyncio.wait({process.exited}, timeout=30)
+    await asyncio.wait({process.exited}, timeout=WAIT_S)
     return process
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from ledgerfold.compactor.java import find_java
 from ledgerfold.storage.errors import CompactorUnavailable
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.process
 
@@ -93,7 +94,7 @@ def test_without_java_the_process_says_so_and_exits_with_3(tmp_path: Path) -> No
         [sys.executable, "-m", "ledgerfold.compactor"],
         env={**environment, "PATH": str(tmp_path), "LEDGERFOLD_COMPACTOR_SECRET": "s"},
         capture_output=True,
-        timeout=30,
+        timeout=WAIT_S,
         check=False,
     )
     event = json.loads(ended.stdout)
@@ -109,7 +110,7 @@ def test_without_a_secret_the_process_says_what_to_set_and_exits_with_2() -> Non
         [sys.executable, "-m", "ledgerfold.compactor"],
         env={key: value for key, value in os.environ.items() if key != name},
         capture_output=True,
-        timeout=30,
+        timeout=WAIT_S,
         check=False,
     )
     assert ended.returncode == 2

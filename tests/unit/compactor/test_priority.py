@@ -33,7 +33,8 @@ def test_child_processes_of_a_worker_have_its_nice_value(value: int) -> None:
         start_new_session=True,
     )
     found = done.stdout.split()
-    assert found[0] == str(value)
+    # The tests themselves may run under `nice`.
+    assert found[0] == str(min(os.nice(0) + value, 19))
     if GROUP.exists():
         assert found[-2:] == ["nice", str(value)]
 

@@ -18,6 +18,7 @@ from ledgerfold.compactor.worker import EXIT_DONE, EXIT_FAILED, Worker, WorkerSe
 from ledgerfold.storage.errors import CompactorUnavailable
 from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.v1.compactor_pb2 import GetCompactorInfoResponse
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.process
 
@@ -69,7 +70,7 @@ class FakeSpark(EngineStart):
 
 
 async def _until(is_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         while not is_true():  # noqa: ASYNC110 - threads change it
             await asyncio.sleep(0.01)
 

@@ -16,6 +16,7 @@ from ledgerfold.broker.security.needs import ROUTES, Need
 from ledgerfold.v1.records_pb2 import Action
 from tests.support.http_lab import HttpLab
 from tests.support.security_lab import Tokens
+from tests.support.waiting import WAIT_S
 
 TOPIC = "/persistent/public/default/orders"
 NAMES = {
@@ -47,7 +48,7 @@ class GuardedHttp:
 
     def connect(self) -> socket.socket:
         host, _, port = self.lab.address.rpartition(":")
-        return socket.create_connection((host, int(port)), timeout=30)
+        return socket.create_connection((host, int(port)), timeout=WAIT_S)
 
     def status(self, method: str, path: str, role: str | None, body: Any = None) -> int:
         headers = {} if role is None else {"Authorization": f"Bearer {self.tokens.of(role)}"}

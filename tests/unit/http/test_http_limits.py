@@ -6,6 +6,7 @@ import contextlib
 import gc
 import socket
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,7 +14,7 @@ from ledgerfold.broker.http import listener, server
 from ledgerfold.broker.http.listener import BODY_BYTES_MAX, CONNECTIONS_MAX
 from ledgerfold.broker.security.hosts import Hosts
 from tests.support.http_lab import HttpLab
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 T = "/persistent/public/default/t"
 TENANT = "/tenants/acme"
@@ -22,7 +23,7 @@ NEW = "/namespaces/public/new"
 
 def connect(lab: HttpLab) -> socket.socket:
     host, _, port = lab.address.rpartition(":")
-    return socket.create_connection((host, int(port)), timeout=30)
+    return socket.create_connection((host, int(port)), timeout=WAIT_S)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,7 @@ def test_what_is_not_http_fills_no_log(
 ) -> None:
     """No test had looked at the log: each such request left a traceback there."""
     host, _, port = lab.address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=30) as connection:
+    with socket.create_connection((host, int(port)), timeout=WAIT_S) as connection:
         connection.sendall(sent)
         answer = connection.recv(1000)
     assert b" 400 " in answer
@@ -163,21 +164,66 @@ def test_a_head_is_a_get_without_its_body(lab: HttpLab) -> None:
     assert (answer.status, answer.body) == (200, None)
 
 
-def test_connections_are_bounded(lab: HttpLab, caplog: pytest.LogCaptureFixture) -> None:
-    """One above the limit is refused with a text, without an error in the log; others stay."""
-    idle = [connect(lab) for _ in range(CONNECTIONS_MAX)]
-    try:
-        with connect(lab) as one_more:
-            assert one_more.recv(4096).startswith(b"HTTP/1.1 503 ")
+@contextlib.contextmanager
+def crowded(lab: HttpLab) -> Iterator[list[socket.socket]]:
+    """As many idle connections as are served; then there is room again."""
+    with contextlib.ExitStack() as held:
+        yield [held.enter_context(connect(lab)) for _ in range(CONNECTIONS_MAX)]
+
+    def has_room() -> bool:
+        with contextlib.suppress(OSError):
+            return lab.status("GET", "/clusters") == 200
+        return False
+
+    wait_until(has_room, "room for a connection")
+
+
+def test_connections_are_bounded(
+    lab: HttpLab, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Further clients read a reason, without an error in the log; others stay. A client had been
+    disconnected before it sent its request, and often saw a reset: the test had sent none.
+    """
+    monkeypatch.setattr(listener, "REFUSED_S", WAIT_S)
+    with crowded(lab) as idle:
+        for raw in (b"", b" " * BODY_BYTES_MAX) * 5:
+            answer = lab.ask("PUT", TENANT, raw=raw)
+            assert (answer.status, answer.headers["Server"]) == (503, "ledgerfold")
+            assert f"{CONNECTIONS_MAX} connections" in answer.reason
         idle[0].sendall(b"GET /admin/v2/clusters HTTP/1.1\r\nHost: x\r\n\r\n")
         assert b'["standalone"]' in idle[0].recv(4096)
-    finally:
-        for each in idle:
-            each.close()
-    wait_until(lambda: lab.status("GET", "/clusters") == 200, "room for a connection")
+    assert lab.get("/tenants") == ["public"]
     # asyncio logs the error of a task that is collected.
     lab.on_loop(gc.collect)
     assert not caplog.records
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Waits for the end of a connection, which may be a reset."""
+    with contextlib.suppress(ConnectionResetError):
+        return connection.recv(1) == b""
+    return True
+
+
+def test_refused_connections_are_bounded_in_number(
+    lab: HttpLab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(listener, "REFUSED_MAX", 1)
+    monkeypatch.setattr(listener, "REFUSED_S", WAIT_S)
+    with crowded(lab), connect(lab) as refused, connect(lab) as further:
+        assert is_closed(further)
+        refused.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert refused.recv(4096).startswith(b"HTTP/1.1 503 ")
+    lab.on_loop(gc.collect)
+    assert not caplog.records
+
+
+def test_refused_connections_are_bounded_in_time(
+    lab: HttpLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "REFUSED_S", 0.05)
+    with crowded(lab), connect(lab) as silent:
+        assert is_closed(silent)
 
 
 def test_a_silent_connection_is_closed() -> None:

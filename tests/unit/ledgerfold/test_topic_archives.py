@@ -232,6 +232,19 @@ def test_damage_is_not_exported(source: Path) -> None:
     assert not file.exists()
 
 
+def test_the_error_of_damaged_records_names_an_archive(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It had named a snapshot. The property test of damage looks at no error's text."""
+    _, file = export(source)
+    data = bytearray(file.read_bytes())
+    data[tarfile.BLOCKSIZE + 10] ^= 1
+    file.write_bytes(data)
+    assert imported(file, tmp_path / "new") == 6
+    expected = f"{file} is damaged at byte 0: expected the records of an archive, with their"
+    assert expected in capsys.readouterr().err
+
+
 def test_a_killed_import_is_removed_by_the_next_start(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

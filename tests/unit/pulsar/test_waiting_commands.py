@@ -14,6 +14,7 @@ from tests.model.broker_lab import BrokerLab
 from tests.pulsar.recorded import CONNECT, producer
 from tests.support.held_executor import HeldExecutor
 from tests.support.recording_transport import Client
+from tests.support.waiting import WAIT_S
 
 SCHEMA = {"name": b"", "schema_data": b" " * 200_000 + b'"int"', "type": 4}
 
@@ -62,7 +63,7 @@ def test_a_connection_holds_few_large_commands(lab: BrokerLab) -> None:
         await turns()
         assert shared.held_bytes == 0
 
-    lab.run(asyncio.wait_for(flood(), 30))
+    lab.run(asyncio.wait_for(flood(), WAIT_S))
 
 
 async def turns() -> None:

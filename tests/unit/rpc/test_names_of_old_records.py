@@ -33,7 +33,7 @@ TOPICS = [f"persistent://{tenant}/default/old" for tenant in TENANTS]
 DIVIDED = "persistent://../../divided"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def lab() -> Iterator[BrokerLab]:
     lab = BrokerLab()
     with lab.metadata.batch() as batch:
@@ -55,7 +55,7 @@ def lab() -> Iterator[BrokerLab]:
     lab.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def served(lab: BrokerLab) -> Iterator[ServedLab]:
     """Over a real connection: its messages have a bound."""
     served = ServedLab(lab)

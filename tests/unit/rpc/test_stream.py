@@ -10,6 +10,7 @@ import pytest
 
 from ledgerfold.broker.rpc.stream import EOF, exchange, peer_of
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
+from tests.support.waiting import WAIT_S
 
 
 class Fed:
@@ -50,7 +51,7 @@ class Fed:
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def whole() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             await test()
         assert asyncio.all_tasks() == {asyncio.current_task()}, "a task is left"
 

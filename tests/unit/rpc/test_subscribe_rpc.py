@@ -38,6 +38,7 @@ from ledgerfold.v1.records_pb2 import Position
 from tests.support.inline_executor import InlineExecutor
 from tests.support.subscription_lab import MemoryTopic
 from tests.support.turns import Turns
+from tests.support.waiting import WAIT_S
 
 SERVICE = "ledgerfold.v1.DataService"
 
@@ -113,7 +114,7 @@ class Stream:
 def run(test: Callable[[TopicsInMemory, grpc.aio.Channel], Awaitable[None]]) -> None:
     async def all_of_it() -> None:
         broker = TopicsInMemory()
-        async with asyncio.timeout(20), serving(broker) as channel:
+        async with asyncio.timeout(WAIT_S), serving(broker) as channel:
             await test(broker, channel)
 
     asyncio.run(all_of_it())

@@ -36,9 +36,11 @@ class Echo(asyncio.Protocol):
 
 
 class Port:
-    """A port of the protocol, on a loop in a thread."""
+    """A port of the protocol, on a loop in a thread. Usually, no handshake reaches its limit while
+    a test waits.
+    """
 
-    def __init__(self, certificates: Certificates, handshake_s: float = 10.0) -> None:
+    def __init__(self, certificates: Certificates, handshake_s: float = 2 * WAIT_S) -> None:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
@@ -171,7 +173,9 @@ def test_handshakes_in_progress_are_bounded(
         """Returns how many of four silent clients are closed at once."""
         connected = [await asyncio.open_connection("127.0.0.1", opened.number) for _ in range(4)]
         reading = [asyncio.ensure_future(reader.read()) for reader, _ in connected]
-        done, waiting = await asyncio.wait(reading, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        done, waiting = await asyncio.wait(
+            reading, timeout=WAIT_S, return_when=asyncio.FIRST_COMPLETED
+        )
         for _, writer in connected:
             writer.transport.abort()
         await asyncio.gather(*done, *waiting, return_exceptions=True)

@@ -14,6 +14,7 @@ from ledgerfold.broker.server import process
 from ledgerfold.broker.worker import supervisor
 from ledgerfold.broker.worker.remains import work_dir
 from ledgerfold.broker.worker.supervisor import CompactorSupervisor
+from tests.support.waiting import WAIT_S
 
 FAKE = str(Path(__file__).parents[2] / "support" / "fake_compactor.py")
 
@@ -47,7 +48,7 @@ def test_a_launch_ends_with_a_defect(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(supervisor, "new_scratch", broken)
 
     async def body() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             launched = CompactorSupervisor(BrokerSettings(data_dir=tmp_path))
             await launched.launch()
         await launched.stop()

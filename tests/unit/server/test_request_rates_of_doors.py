@@ -146,4 +146,4 @@ def test_pulsar_commands_are_limited(lab: BrokerLab) -> None:
             each.connection_lost(None)
         await asyncio.sleep(0)
 
-    lab.run(asyncio.wait_for(scenario(), 30))
+    lab.run(asyncio.wait_for(scenario(), WAIT_S))

@@ -187,4 +187,4 @@ def test_roles_have_limits_of_their_own_over_pulsars_protocol(
         told = [(await refusals("forged"))[0] for _ in range(LIMIT)]
         assert told == [forged, forged, many]
 
-    lab.run(asyncio.wait_for(scenario(), 30))
+    lab.run(asyncio.wait_for(scenario(), WAIT_S))

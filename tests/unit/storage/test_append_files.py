@@ -14,6 +14,7 @@ from ledgerfold.storage.append_files import AppendFiles
 from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.storage.files import REAL, AppendFile, Files
 from tests.support.lossy_files import LossyFiles
+from tests.support.waiting import WAIT_S
 
 
 @pytest.fixture(params=["real", "double"])
@@ -128,7 +129,7 @@ def test_a_file_in_use_stays_open(tmp_path: Path) -> None:
 
                 def slow_sync() -> None:
                     is_syncing.set()
-                    assert may_end.wait(30)
+                    assert may_end.wait(WAIT_S)
                     sync()
 
                 file.sync = slow_sync  # type: ignore[method-assign]
@@ -139,7 +140,7 @@ def test_a_file_in_use_stays_open(tmp_path: Path) -> None:
     slow.write([b"slow"])
     thread = threading.Thread(target=slow.sync)
     thread.start()
-    assert is_syncing.wait(30)
+    assert is_syncing.wait(WAIT_S)
     others = [appending.create(tmp_path / str(number)) for number in range(3)]
     for other in others:
         other.write([b"other"])

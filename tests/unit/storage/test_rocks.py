@@ -16,6 +16,7 @@ from ledgerfold.storage.errors import Corruption, DiskFailure
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.rocks import RETRY_S, RocksKeyValue
 from tests.support.property_tests import examples
+from tests.support.waiting import WAIT_S
 
 FULL = "IO error: No space left on device: While appending to file: 000004.log"
 NOT_SYNCED = "IO error: Input/output error: While fdatasync: 000004.log"
@@ -246,13 +247,13 @@ def test_a_write_is_visible_after_its_sync(pairs: RocksKeyValue) -> None:
     class Slow(Refusing):
         def flush_wal(self, sync: bool) -> None:
             is_syncing.set()
-            assert may_end.wait(30)
+            assert may_end.wait(WAIT_S)
             self._database.flush_wal(sync)
 
     pairs._db = Slow(pairs._db, "", takes_effect=True)
     with ThreadPoolExecutor(1) as pool:
         written = pool.submit(pairs.write, {b"a/1": b"new", b"a/3": b"new"}, {b"a/2"})
-        assert is_syncing.wait(30)
+        assert is_syncing.wait(WAIT_S)
         assert pairs.scan(b"a/") == OLD
         assert [pairs.get(key) for key in (b"a/1", b"a/2", b"a/3")] == [b"old", b"old", None]
         may_end.set()

@@ -16,9 +16,8 @@ from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.shared_sync import SharedSync
 from ledgerfold.v1.records_pb2 import TopicRecord
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
-PATIENCE_S = 30
 THREADS = 5
 
 
@@ -35,7 +34,7 @@ class Held:
         number = self.calls
         if number == 1:
             self.is_reached.set()
-            assert self.may_go_on.wait(PATIENCE_S)
+            assert self.may_go_on.wait(WAIT_S)
         if number in self.failing:
             raise DiskFailure("/disk", "A write", OSError(5, "broken"))
 
@@ -74,13 +73,13 @@ def during_the_first(
     """Yields the outcomes of `works`, all of which waited for `first`."""
     with ThreadPoolExecutor(THREADS + 1) as pool:
         begun = pool.submit(first)
-        assert held.is_reached.wait(PATIENCE_S)
+        assert held.is_reached.wait(WAIT_S)
         done = [pool.submit(work) for work in works]
         try:
             wait_until(waits, "all threads wait")
         finally:
             held.may_go_on.set()
-        begun.result(PATIENCE_S)
+        begun.result(WAIT_S)
         yield done
 
 
@@ -97,7 +96,7 @@ def test_waiting_batches_become_one_write(held: Held) -> None:
     waits = lambda: len(metadata._queued) == THREADS  # noqa: E731
     with during_the_first(held, lambda: write("first"), works, waits) as done:
         for each in done:
-            each.result(PATIENCE_S)
+            each.result(WAIT_S)
     assert held.calls == metadata.writes == 2
     assert sorted(each.name for each in metadata.topics()) == ["first", *names]
 
@@ -114,7 +113,7 @@ def test_a_failed_write_fails_for_all_that_share_it(held: Held) -> None:
     works = [lambda name=str(number): write(name) for number in range(THREADS)]
     waits = lambda: len(metadata._queued) == THREADS  # noqa: E731
     with during_the_first(held, lambda: write("first"), works, waits) as done:
-        assert all(isinstance(each.exception(PATIENCE_S), DiskFailure) for each in done)
+        assert all(isinstance(each.exception(WAIT_S), DiskFailure) for each in done)
     assert [each.name for each in metadata.topics()] == ["first"]
     write("next")
     assert (held.calls, metadata.writes) == (3, 2)
@@ -141,7 +140,7 @@ def test_waiting_callers_share_one_sync(held: Held) -> None:
         held, shared.sync, [waiting.sync] * THREADS, lambda: waiting.count > THREADS
     ) as done:
         for each in done:
-            each.result(PATIENCE_S)
+            each.result(WAIT_S)
     # One that came when the second had begun needs a third; they all waited for the first.
     assert held.calls == 2
     shared.sync()
@@ -156,7 +155,7 @@ def test_a_failed_sync_fails_for_all_that_wait(held: Held) -> None:
     with during_the_first(
         held, shared.sync, [waiting.sync] * THREADS, lambda: waiting.count > THREADS
     ) as done:
-        assert all(isinstance(each.exception(PATIENCE_S), DiskFailure) for each in done)
+        assert all(isinstance(each.exception(WAIT_S), DiskFailure) for each in done)
     shared.sync()
     assert held.calls == 3
 

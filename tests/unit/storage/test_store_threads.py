@@ -22,8 +22,8 @@ from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.writer import LedgerWriter
 from tests.support.ledgers import append, deleted_but_open
 from tests.support.property_tests import examples
+from tests.support.waiting import WAIT_S
 
-PATIENCE_S = 30
 TOPICS, TURNS = 6, 40
 
 
@@ -41,7 +41,7 @@ class Gate:
         if self.is_armed:
             self.is_armed = False
             self.is_reached.set()
-            assert self.may_go_on.wait(PATIENCE_S)
+            assert self.may_go_on.wait(WAIT_S)
 
     @contextmanager
     def held(self, call: Callable[[], object]) -> Iterator[None]:
@@ -51,12 +51,12 @@ class Gate:
         self.arm()
         with ThreadPoolExecutor(1) as pool:
             done = pool.submit(call)
-            assert self.is_reached.wait(PATIENCE_S)
+            assert self.is_reached.wait(WAIT_S)
             try:
                 yield
             finally:
                 self.may_go_on.set()
-            done.result(PATIENCE_S)
+            done.result(WAIT_S)
 
 
 class GatedFiles(Files):
