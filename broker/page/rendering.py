@@ -25,11 +25,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ledgerfold.broker.common.sizes import format_size
-from ledgerfold.broker.http.answers import Answer
+from ledgerfold.broker.http.answers import Answer, Refusal
 from ledgerfold.broker.page.page_request import topic_path
 from ledgerfold.broker.page.sign_in import CHALLENGE
 
 SHOWN_BYTES_MAX = 1024
+NOT_FOUND = "There is nothing here."
 _HTML = "text/html; charset=utf-8"
 _PACKAGE = "ledgerfold.broker.page"
 _STATIC = {
@@ -157,11 +158,11 @@ def static_files() -> Mapping[str, StaticFile]:
     }
 
 
-def static_answer(name: str) -> Answer | None:
-    """Returns a script, a style or a picture of this package; None if none has that name."""
+def static_answer(name: str) -> Answer:
+    """Returns a script, a style or a picture of this package. Raises Refusal."""
     file = static_files().get(name)
     if file is None:
-        return None
+        raise Refusal(404, NOT_FOUND)
     # Its address has its version.
     cached = {"Cache-Control": "max-age=31536000, immutable"}
     return Answer(200, file.body, file.content_type, _SAFETY | cached)
