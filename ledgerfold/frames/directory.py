@@ -129,6 +129,13 @@ def held(folder: Path) -> AbstractContextManager[object]:
     return nullcontext() if is_snapshot(folder) else ReadLock(folder)
 
 
+@contextmanager
+def opened(folder: Path) -> Iterator[Stored]:
+    """Yields the records of a folder, which does not change meanwhile. Raises as held(), Stored."""
+    with held(folder) as lock:
+        yield Stored(folder, is_same_boot=isinstance(lock, ReadLock) and lock.is_same_boot)
+
+
 def place_of(folder: Path) -> tuple[Path, Files]:
     """Returns where the paths of segments begin, and how files are read there."""
     if is_snapshot(folder):
