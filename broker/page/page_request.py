@@ -16,6 +16,8 @@ from urllib.parse import parse_qs, quote
 from ledgerfold.broker.common.names import TopicName
 from ledgerfold.broker.http.answers import Refusal, whole_number
 from ledgerfold.broker.http.listener import PARAMETERS_MAX
+from ledgerfold.storage.message_ids import FORM, parsed_id
+from ledgerfold.v1.records_pb2 import MessageId
 
 Parameters = Mapping[str, Sequence[str]]
 _NUMBER_MAX = 2**53
@@ -53,11 +55,27 @@ class PageRequest:
             raise Refusal(400, f"{name} must be {least} to {most}.")
         return number
 
+    def unit(self, name: str, units: Mapping[str, int], default: str = "") -> int:
+        """Returns the size of a unit, by default of the first. Raises Refusal."""
+        unit = self.text(name, default or next(iter(units)))
+        if unit not in units:
+            raise Refusal(400, f"{unit[:100]!r} is not a unit: use {', '.join(units)}.")
+        return units[unit]
+
     @property
     def topic(self) -> str:
         """The topic's full name, which is in the path."""
         domain, tenant, namespace, local = self.parts[1:5]
         return f"{domain}://{tenant}/{namespace}/{local}"
+
+
+def message_id_in(text: str) -> MessageId:
+    """Parses a message id. Raises Refusal."""
+    parsed = parsed_id(text)
+    if parsed is None:
+        raise Refusal(400, f"This is not a message id: expected {FORM}.")
+    ledger_id, entry_id, partition, index = parsed
+    return MessageId(ledger_id=ledger_id, entry_id=entry_id, partition=partition, batch_index=index)
 
 
 def topic_path(name: str) -> str:

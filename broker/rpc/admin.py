@@ -36,34 +36,21 @@ _COMPACTOR_KNOWN_SECONDS = 10.0
 
 def admin_calls(broker: Broker) -> dict[str, Handler]:
     """Returns the handlers by their names in the wire contract."""
-
-    async def get_broker_info(
-        request: admin_pb2.GetBrokerInfoRequest,
-    ) -> admin_pb2.GetBrokerInfoResponse:
-        if request.await_compactor:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_COMPACTOR_KNOWN_SECONDS):
-                    await broker.compactor.known()
-        return broker_info(broker)
-
-    return {
-        "GetBrokerInfo": get_broker_info,
-        **calls_of(
-            TopicHandlers(broker),
-            MessageHandlers(broker),
-            PartitionedTopicHandlers(broker),
-            SubscriptionHandlers(broker),
-            PropertyHandlers(broker),
-            NamespaceHandlers(broker),
-            PermissionHandlers(broker),
-            PolicyHandlers(broker),
-            SchemaHandlers(broker),
-            CompactionHandlers(broker),
-            ClockHandlers(broker),
-            StateHandlers(broker),
-            FaultHandlers(broker),
-        ),
-    }
+    return calls_of(
+        TopicHandlers(broker),
+        MessageHandlers(broker),
+        PartitionedTopicHandlers(broker),
+        SubscriptionHandlers(broker),
+        PropertyHandlers(broker),
+        NamespaceHandlers(broker),
+        PermissionHandlers(broker),
+        PolicyHandlers(broker),
+        SchemaHandlers(broker),
+        CompactionHandlers(broker),
+        BrokerHandlers(broker),
+        StateHandlers(broker),
+        FaultHandlers(broker),
+    )
 
 
 def broker_info(broker: Broker) -> admin_pb2.GetBrokerInfoResponse:
@@ -86,8 +73,17 @@ def broker_info(broker: Broker) -> admin_pb2.GetBrokerInfoResponse:
     )
 
 
-class ClockHandlers(Handlers):
-    """The calls that read and move the broker's clock (broker/common/clock.py)."""
+class BrokerHandlers(Handlers):
+    """The calls about the broker itself, and about its clock (broker/common/clock.py)."""
+
+    async def info(
+        self, request: admin_pb2.GetBrokerInfoRequest
+    ) -> admin_pb2.GetBrokerInfoResponse:
+        if request.await_compactor:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_COMPACTOR_KNOWN_SECONDS):
+                    await self._broker.compactor.known()
+        return broker_info(self._broker)
 
     async def get(self, request: admin_pb2.GetClockRequest) -> admin_pb2.GetClockResponse:
         return admin_pb2.GetClockResponse(
