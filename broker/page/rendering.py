@@ -14,6 +14,7 @@ Scripts and styles come from this server only, as Content-Security-Policy says: 
 from __future__ import annotations
 
 import hashlib
+from codecs import getincrementaldecoder
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -94,19 +95,10 @@ def shown_bytes(data: bytes) -> Shown:
     part, is_cut = data[:most], len(data) > most
     try:
         # A cut may have split the last character.
-        text = part.decode(errors="strict") if not is_cut else _whole_characters(part)
+        text = getincrementaldecoder("utf-8")().decode(part, final=not is_cut)
     except UnicodeDecodeError:
         return Shown(part[: most // 4].hex(" "), True, len(data) > most // 4, len(data))
     return Shown(text, False, is_cut, len(data))
-
-
-def _whole_characters(part: bytes) -> str:
-    for dropped in range(4):
-        try:
-            return part[: len(part) - dropped].decode()
-        except UnicodeDecodeError:
-            continue
-    return part.decode()
 
 
 def moment(time_ms: int) -> str:
