@@ -29,7 +29,7 @@ from ledgerfold.storage.errors import (
     NothingExpired,
     SubscriptionExists,
 )
-from ledgerfold.storage.partition_names import parse_partition
+from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.data_pb2 import StartPosition
 
@@ -91,8 +91,7 @@ class SubscriptionHandlers(Handlers):
             raise InvalidRequest("Name a subscription, and either a message id or an age.")
         name, through = persistent_topic(request.topic), request.through
         check_whole(self._broker, name, "A message belongs to one partition")
-        partition = parse_partition(name)
-        if through.partition != (-1 if partition is None else partition.index):
+        if through.partition != partition_index(name):
             why = f"The message id names partition {through.partition}, not {name}."
             raise InvalidRequest(why)
         topic, position = await self._topic(name), Position(through.ledger_id, through.entry_id)
