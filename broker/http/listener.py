@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
+from urllib.parse import parse_qs
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -248,6 +249,15 @@ def certificate_role(request: web.BaseRequest) -> str | None:
     """Returns the common name of the client's certificate, if the broker has verified one."""
     transport = request.transport
     return common_name(None if transport is None else transport.get_extra_info("peercert"))
+
+
+def parameters(text: str | bytes) -> dict[str, list[str]]:
+    """Parses a query or the body of a form: the values of each name. Raises Refusal."""
+    try:
+        query = text if isinstance(text, str) else text.decode("ascii")
+        return parse_qs(query, True, errors="strict", max_num_fields=PARAMETERS_MAX)
+    except ValueError:
+        raise Refusal(400, "The parameters are not UTF-8, or too many.") from None
 
 
 async def read_body(request: web.BaseRequest) -> bytes:

@@ -16,7 +16,7 @@ import asyncio
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -33,9 +33,9 @@ from ledgerfold.broker.http.cluster import cluster_routes
 from ledgerfold.broker.http.guarded import GuardedVerb, caller_of, guarded, limited
 from ledgerfold.broker.http.listener import (
     CONNECTION_S,
-    PARAMETERS_MAX,
     REQUEST_S,
     HttpServer,
+    parameters,
     read_body,
 )
 from ledgerfold.broker.http.messages import message_routes
@@ -139,7 +139,9 @@ class AdminServer(HttpServer):
         # The route may not need a caller.
         identity = self._identity(request, caller_of, counts=path.path not in _PROBES)
         verb, names = (await self._routes).find(request.method, path.path)
-        requested = Request(names, _query(path.query), None, request.headers, identity)
+        # The first one of a name counts, as in Pulsar.
+        query = {name: values[0] for name, values in parameters(path.query).items()}
+        requested = Request(names, query, None, request.headers, identity)
         if isinstance(verb, GuardedVerb):
             # A body costs time, and memory.
             verb.check(requested)
@@ -152,15 +154,6 @@ class AdminServer(HttpServer):
 
     async def _refused_for(self, error: LedgerfoldError) -> Answer:
         return refused_for(error)
-
-
-def _query(text: str) -> dict[str, str]:
-    """Returns the parameters; the first one of a name counts, as in Pulsar. Raises Refusal."""
-    try:
-        pairs = parse_qsl(text, True, errors="strict", max_num_fields=PARAMETERS_MAX)
-    except ValueError:
-        raise Refusal(400, "The parameters are not UTF-8, or too many.") from None
-    return dict(reversed(pairs))
 
 
 async def _body(request: web.BaseRequest) -> Any:

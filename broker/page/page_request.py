@@ -1,6 +1,7 @@
 """A request of a browser, and the parameters of its forms, each with a bound.
 
->>> request = PageRequest(["topics"], parse("q=ord&limit=7&at=a&at=b"))
+>>> from ledgerfold.broker.http.listener import parameters
+>>> request = PageRequest(["topics"], parameters("q=ord&limit=7&at=a&at=b"))
 >>> request.text("q"), request.number("limit", 50, most=20), request.texts("at")
 ('ord', 7, ['a', 'b'])
 >>> request.number("missing", 50)
@@ -11,25 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import parse_qs, quote
+from urllib.parse import quote
 
 from ledgerfold.broker.common.names import TopicName
 from ledgerfold.broker.http.answers import Refusal, whole_number
-from ledgerfold.broker.http.listener import PARAMETERS_MAX
 from ledgerfold.storage.message_ids import FORM, parsed_id
 from ledgerfold.v1.records_pb2 import MessageId
 
 Parameters = Mapping[str, Sequence[str]]
 _NUMBER_MAX = 2**53
-
-
-def parse(text: str | bytes) -> Parameters:
-    """Parses a query or the body of a form. Raises Refusal."""
-    try:
-        query = text if isinstance(text, str) else text.decode("ascii")
-        return parse_qs(query, True, errors="strict", max_num_fields=PARAMETERS_MAX)
-    except ValueError:
-        raise Refusal(400, "The parameters are not UTF-8, or too many.") from None
 
 
 @dataclass(frozen=True, slots=True)

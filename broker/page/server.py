@@ -17,13 +17,13 @@ from aiohttp import web
 
 from ledgerfold.broker.common.names import DOMAINS
 from ledgerfold.broker.http.answers import Answer, Refusal
-from ledgerfold.broker.http.listener import REQUEST_S, HttpServer, read_body
+from ledgerfold.broker.http.listener import REQUEST_S, HttpServer, parameters, read_body
 from ledgerfold.broker.page.changes import Changes
 from ledgerfold.broker.page.explain import ExplainPage
 from ledgerfold.broker.page.guard import Guard
 from ledgerfold.broker.page.messages import MessagesPage
 from ledgerfold.broker.page.overview import Overview
-from ledgerfold.broker.page.page_request import PageRequest, Parameters, parse
+from ledgerfold.broker.page.page_request import PageRequest, Parameters
 from ledgerfold.broker.page.rendering import (
     NOT_FOUND,
     Page,
@@ -62,10 +62,8 @@ class PageServer(HttpServer):
         self._writes, self.guard = writes, Guard(names)
         compaction = CompactionHandlers(broker)
         self._overview, self._topic = Overview(broker), TopicPage(broker)
-        self._explain, self._what_if = (
-            ExplainPage(broker, compaction),
-            WhatIfPage(broker, compaction),
-        )
+        self._explain = ExplainPage(broker, compaction)
+        self._what_if = WhatIfPage(broker, compaction)
         self._messages, self._changes = MessagesPage(broker), Changes(broker, compaction)
 
     async def _answer(self, request: web.BaseRequest) -> Answer:
@@ -82,7 +80,9 @@ class PageServer(HttpServer):
         view = self._change(parts) if is_form else self._view(parts)
         if view is None:
             raise Refusal(404, NOT_FOUND)
-        requested = PageRequest(parts, await self._form(request) if is_form else parse(url.query))
+        requested = PageRequest(
+            parts, await self._form(request) if is_form else parameters(url.query)
+        )
         async with asyncio.timeout(REQUEST_S):
             found = await view(requested)
         return await self._html(found) if isinstance(found, Page) else redirect_answer(found)
@@ -122,7 +122,7 @@ class PageServer(HttpServer):
         kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if kind != _FORM:
             raise Refusal(415, f"A form must have the content type {_FORM}.")
-        values = parse(await read_body(request))
+        values = parameters(await read_body(request))
         self.guard.check_change(request.headers, values.get("token", [""])[0])
         return values
 

@@ -109,11 +109,8 @@ class PolicyHandlers(Handlers):
 
     async def get(self, request: admin_pb2.GetPoliciesRequest) -> admin_pb2.GetPoliciesResponse:
         kind, name = _scope(request.scope)
-        of = (
-            self._broker.policies.of_topic
-            if kind == "topic"
-            else self._broker.policies.of_namespace
-        )
+        policies = self._broker.policies
+        of = policies.of_topic if kind == "topic" else policies.of_namespace
         return admin_pb2.GetPoliciesResponse(policies=of(name, applied=request.applied))
 
     @runs_to_completion

@@ -67,11 +67,8 @@ def batches_in(part: Part, query: Query, rows_max: int = ROWS_MAX) -> Iterator[p
                 continue
             if header.codec != codec or rows.rows >= rows_max or rows.size_bytes >= BYTES_MAX:
                 yield from _finished(rows, rows_max, first)
-                codec, rows, first = (
-                    header.codec,
-                    _rows_of(header, query, part),
-                    str(header.position),
-                )
+                codec, first = header.codec, str(header.position)
+                rows = _rows_of(header, query, part)
             values_at = header.header_bytes + header.key_bytes
             with decoding(f"entry {header.position} of {query.topic}"):
                 rows.add(header, data[header.header_bytes : values_at], data[values_at:])
