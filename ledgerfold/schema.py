@@ -9,19 +9,19 @@ b'{\\n "item": "tea"\\n}'
 
 from __future__ import annotations
 
-from ledgerfold.broker.client.schemas.fields import Array as Array
-from ledgerfold.broker.client.schemas.fields import Boolean as Boolean
-from ledgerfold.broker.client.schemas.fields import Bytes as Bytes
-from ledgerfold.broker.client.schemas.fields import CustomEnum as CustomEnum
-from ledgerfold.broker.client.schemas.fields import Double as Double
-from ledgerfold.broker.client.schemas.fields import Field as Field
-from ledgerfold.broker.client.schemas.fields import Float as Float
-from ledgerfold.broker.client.schemas.fields import Integer as Integer
-from ledgerfold.broker.client.schemas.fields import Long as Long
-from ledgerfold.broker.client.schemas.fields import Map as Map
-from ledgerfold.broker.client.schemas.fields import Null as Null
-from ledgerfold.broker.client.schemas.fields import String as String
+from ledgerfold.broker.client.schemas.records import Array as Array
+from ledgerfold.broker.client.schemas.records import Boolean as Boolean
+from ledgerfold.broker.client.schemas.records import Bytes as Bytes
+from ledgerfold.broker.client.schemas.records import CustomEnum as CustomEnum
+from ledgerfold.broker.client.schemas.records import Double as Double
+from ledgerfold.broker.client.schemas.records import Field as Field
+from ledgerfold.broker.client.schemas.records import Float as Float
+from ledgerfold.broker.client.schemas.records import Integer as Integer
+from ledgerfold.broker.client.schemas.records import Long as Long
+from ledgerfold.broker.client.schemas.records import Map as Map
+from ledgerfold.broker.client.schemas.records import Null as Null
 from ledgerfold.broker.client.schemas.records import Record as Record
+from ledgerfold.broker.client.schemas.records import String as String
 from ledgerfold.broker.client.schemas.schema import AvroSchema as AvroSchema
 from ledgerfold.broker.client.schemas.schema import BytesSchema as BytesSchema
 from ledgerfold.broker.client.schemas.schema import JsonSchema as JsonSchema

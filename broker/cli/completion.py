@@ -17,7 +17,6 @@ from typing import Any
 
 from ledgerfold.broker.cli import contexts
 from ledgerfold.broker.cli.connecting import admin_of
-from ledgerfold.broker.cli.serving import DEFAULT_LISTEN
 from ledgerfold.broker.cli.verbs import Verbs, argument
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 
@@ -94,8 +93,7 @@ def _connection_of(line: str) -> argparse.Namespace:
     for name in ("context", *contexts.CONNECTION):
         parser.add_argument(f"--{name.replace('_', '-')}")
     parser.add_argument("--tls-allow-insecure", action="store_true")
-    given = vars(parser.parse_known_args(words)[0])
-    return argparse.Namespace(**{"url": DEFAULT_LISTEN, **given, "is_url_given": "url" in given})
+    return parser.parse_known_args(words)[0]
 
 
 @COMMANDS.verb(

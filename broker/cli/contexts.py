@@ -23,6 +23,7 @@ from typing import Any
 
 from ledgerfold.broker.cli.connecting import TOKEN_FILE, refuse_tls
 from ledgerfold.broker.cli.output import ROWS, print_rows
+from ledgerfold.broker.cli.serving import DEFAULT_LISTEN
 from ledgerfold.broker.cli.suggestions import did_you_mean
 from ledgerfold.broker.cli.verbs import Verbs, argument
 from ledgerfold.storage.errors import InvalidRequest
@@ -102,10 +103,13 @@ def load() -> Contexts:
 def apply_context(options: argparse.Namespace) -> None:
     """Sets the options of the connection that were not given. Raises InvalidRequest, OSError."""
     named = getattr(options, "context", None)
-    if getattr(options, "is_url_given", False):
+    # Only then a conflict with it is an error.
+    options.is_url_given = hasattr(options, "url")
+    if options.is_url_given:
         if named is not None:
             raise InvalidRequest("Give only one of --url and --context.")
         return
+    options.url = DEFAULT_LISTEN
     if named is None and (url := os.environ.get("LEDGERFOLD_URL")):
         options.url = url
         return

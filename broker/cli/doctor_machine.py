@@ -18,7 +18,7 @@ from ledgerfold.broker.cli.doctor_check import Check, State
 _PYTHON_MIN, _PYTHON_END = (3, 11), (3, 15)
 # Those of compactor/java.py, which the broker does not import.
 _JAVA_MIN, _JAVA_MODULE = 17, "jdk.incubator.vector"
-_JAVA_S = 20
+_RUN_S = 20
 _PORT_MAX = 65_535
 _ANOTHER_ADDRESS = "serve --listen with another address"
 _ADVICE = {
@@ -65,14 +65,18 @@ def java(environment: Mapping[str, str]) -> Check:
 
 def _java_version(path: str) -> int | None:
     """Returns the major version; None if it cannot be run."""
-    try:
-        ran = subprocess.run(
-            [path, "-version"], capture_output=True, timeout=_JAVA_S, check=False, text=True
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = re.search(r'version "(?:1\.)?(\d+)', ran.stderr + ran.stdout)
+    out, error = _ran(path, "-version")
+    match = re.search(r'version "(?:1\.)?(\d+)', error + out)
     return None if match is None else int(match[1])
+
+
+def _ran(*command: str) -> tuple[str, str]:
+    """Returns the output and the errors of a command; nothing if it cannot be run, or hangs."""
+    try:
+        ran = subprocess.run(command, capture_output=True, timeout=_RUN_S, check=False, text=True)
+    except (OSError, subprocess.TimeoutExpired):
+        return "", ""
+    return ran.stdout, ran.stderr
 
 
 def _has_module(path: str) -> bool:
@@ -146,14 +150,5 @@ def _is_synchronized() -> bool | None:
     """Returns what systemd says; None without it, as in a container."""
     if not Path("/run/systemd/system").is_dir() or shutil.which("timedatectl") is None:
         return None
-    try:
-        ran = subprocess.run(
-            ["timedatectl", "show", "--property=NTPSynchronized", "--value"],
-            capture_output=True,
-            timeout=_JAVA_S,
-            check=False,
-            text=True,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return {"yes": True, "no": False}.get(ran.stdout.strip())
+    out, _ = _ran("timedatectl", "show", "--property=NTPSynchronized", "--value")
+    return {"yes": True, "no": False}.get(out.strip())

@@ -72,7 +72,6 @@ def make_parser() -> Parser:
         "means none, index -1 means not in a batch, and trailing -1s may be omitted.",
     )
     parser.add_argument("--version", action="version", version=f"ledgerfold {__version__}")
-    parser.set_defaults(url=serving.DEFAULT_LISTEN)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for table in _COMMANDS:
         table.add_to(commands)
@@ -165,11 +164,11 @@ def _advice(why: str) -> str:
 
 def _sentence(error: LedgerfoldError | OSError, options: argparse.Namespace) -> str:
     """Describes an error: what happened, where, and what to do."""
+    url = getattr(options, "url", serving.DEFAULT_LISTEN)
     if isinstance(error, Unavailable):
-        advice = _advice(str(error))
-        return f"The broker at {options.url} does not answer: {error}\n{advice}".rstrip()
+        return f"The broker at {url} does not answer: {error}\n{_advice(str(error))}".rstrip()
     if isinstance(error, ServiceError):
-        return f"The broker at {options.url}: {error}"
+        return f"The broker at {url}: {error}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)

@@ -18,8 +18,9 @@ import base64
 import json
 import shutil
 import sys
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.tables import Row, aligned, cut, printable
@@ -284,15 +285,11 @@ def decoded(data: bytes, *, is_cut: bool = False) -> tuple[str, str | None]:
     """Returns text and None, or base64 and its name. A value that was cut may end within a
     character.
     """
-    if not is_cut:
-        try:
-            return data.decode(), None
-        except UnicodeDecodeError:
-            return base64.b64encode(data).decode(), "base64"
-    for end in range(len(data), len(data) - 4, -1):
-        with suppress(UnicodeDecodeError):
-            return f"{data[:end].decode()}…", None
-    return base64.b64encode(data).decode(), "base64"
+    try:
+        text = getincrementaldecoder("utf-8")().decode(data, final=not is_cut)
+    except UnicodeDecodeError:
+        return base64.b64encode(data).decode(), "base64"
+    return text + "…" * is_cut, None
 
 
 def _shown(data: bytes | None, absent: str) -> str:

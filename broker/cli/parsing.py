@@ -59,7 +59,6 @@ class Parser(argparse.ArgumentParser):
             # It is accepted at every level. The last one given is used.
             self.add_argument(
                 "--url",
-                action=_Url,
                 default=argparse.SUPPRESS,
                 metavar="HOST:PORT",
                 help="the broker; default LEDGERFOLD_URL, the context's, or 127.0.0.1:7650",
@@ -190,19 +189,6 @@ def _add_credentials(group: Any) -> None:
     trust = "accept any certificate of the broker"
     insecure = "--tls-allow-insecure"
     group.add_argument(insecure, action="store_true", default=argparse.SUPPRESS, help=trust)
-
-
-class _Url(argparse.Action):
-    """An action that records that --url was given: only then a conflict with it is an error."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        namespace.url, namespace.is_url_given = values, True
 
 
 def _options(arguments: Iterable[str]) -> Iterable[str]:

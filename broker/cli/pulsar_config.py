@@ -11,13 +11,20 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.pulsar_security import NAMES as SECURITY_NAMES
-from ledgerfold.broker.cli.pulsar_security import boolean, integer, where_default, with_security
+from ledgerfold.broker.cli.pulsar_security import (
+    Parser,
+    boolean,
+    integer,
+    parsed,
+    where_default,
+    with_security,
+)
 from ledgerfold.broker.cli.settings_files import read_properties
 from ledgerfold.broker.cli.verbs import repeated
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX
@@ -78,8 +85,8 @@ def with_internal(listeners: Mapping[str, str], name: str) -> dict[str, str]:
     return {name: listeners[name], **listeners}
 
 
-# The field of BrokerSettings that a setting sets, or of its `store`, and the parser of its value.
-_FIELDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+# The field of BrokerSettings that a setting sets, and the parser of its value.
+_FIELDS: dict[str, tuple[str, Parser]] = {
     "activeConsumerFailoverDelayTimeMillis": ("failover_delay_ms", integer()),
     "advertisedListeners": ("pulsar_listeners", parse_listeners),
     "allowAutoTopicCreation": ("creates_topics", boolean),
@@ -93,12 +100,6 @@ _FIELDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "defaultRetentionSizeInMB": ("retention_bytes", integer(_MEGABYTE, -1)),
     "defaultRetentionTimeInMinutes": ("retention_ms", integer(_MINUTE_MS, -1)),
     "delayedDeliveryEnabled": ("delays_delivery", boolean),
-    "managedLedgerMaxEntriesPerLedger": ("store.ledger_entries_max", integer(1, 1)),
-    "managedLedgerMaxLedgerRolloverTimeMinutes": (
-        "store.ledger_age_max_ms",
-        integer(_MINUTE_MS, 1),
-    ),
-    "managedLedgerMaxSizePerLedgerMbytes": ("store.ledger_bytes_max", integer(_MEGABYTE, 1)),
     "maxMessageSize": ("message_bytes_max", integer(1, 1, ENTRY_BYTES_MAX)),
     "maxUnackedMessagesPerConsumer": ("unacked_per_consumer_max", integer(1, 0, _INT32_MAX)),
     "maxUnackedMessagesPerSubscription": (
@@ -109,6 +110,12 @@ _FIELDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "subscriptionKeySharedUseConsistentHashing": ("hashes_consistently", boolean),
     "topicCompactionRetainNullKey": ("retain_null_key", boolean),
     "ttlDurationDefaultInSeconds": ("message_ttl_ms", integer(1000)),
+}
+# The field of StoreSettings.
+_STORE: dict[str, tuple[str, Parser]] = {
+    "managedLedgerMaxEntriesPerLedger": ("ledger_entries_max", integer(1, 1)),
+    "managedLedgerMaxLedgerRolloverTimeMinutes": ("ledger_age_max_ms", integer(_MINUTE_MS, 1)),
+    "managedLedgerMaxSizePerLedgerMbytes": ("ledger_bytes_max", integer(_MEGABYTE, 1)),
 }
 # Behaviours that are fixed here, regardless of the value.
 _FIXED = {
@@ -144,13 +151,7 @@ def configured(settings: BrokerSettings, pairs: Mapping[str, str]) -> BrokerSett
     >>> configured(BrokerSettings(Path("d")), {"ttlDurationDefaultInSeconds": "5"}).message_ttl_ms
     5000
     """
-    changes, in_store = dict[str, Any](), dict[str, Any]()
-    for name, text in pairs.items():
-        if name in _FIELDS and text:
-            field, parse = _FIELDS[name]
-            group, _, rest = field.rpartition(".")
-            (in_store if group else changes)[rest] = parse(name, text)
-    changes |= _quotas(pairs)
+    changes, in_store = parsed(_FIELDS, pairs) | _quotas(pairs), parsed(_STORE, pairs)
     security = with_security(settings.security, pairs)
     if security.uses_tls and pairs.get(_LISTENERS):
         tls = parse_listeners(_LISTENERS, pairs[_LISTENERS], "pulsar+ssl")
@@ -204,8 +205,8 @@ possible.', 'These settings are unknown, or have no effect here: zookeeperServer
         for name, (value, why) in _FIXED.items()
         if pairs.get(name, "") not in ("", value)
     ]
-    known = {*_FIELDS, *_FIXED, *_SIZE_QUOTAS, _AGE_QUOTA, _QUOTA_POLICY, INTERNAL_LISTENER}
-    known |= set(SECURITY_NAMES)
+    known = {*_FIELDS, *_STORE, *_FIXED, *_SIZE_QUOTAS, *SECURITY_NAMES}
+    known |= {_AGE_QUOTA, _QUOTA_POLICY, INTERNAL_LISTENER}
     others = [name for name in pairs if name not in known]
     if others:
         more = len(others) - _NAMED_MAX

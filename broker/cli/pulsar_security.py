@@ -23,26 +23,8 @@ _TLS_PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderT
 _TOKEN_PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
 _DAY_S, _INT64_MAX = 86_400, 2**63 - 1
 _PROVIDERS = (_TOKEN_PROVIDER, _TLS_PROVIDER)
-NAMES = (
-    "authenticateMetricsEndpoint",
-    "authenticateOriginalAuthData",
-    "authenticationEnabled",
-    "authenticationProviders",
-    "authenticationRefreshCheckSeconds",
-    "authorizationEnabled",
-    "proxyRoles",
-    "superUserRoles",
-    "tlsCertificateFilePath",
-    "tlsKeyFilePath",
-    "tlsRequireTrustedClientCertOnConnect",
-    "tlsTrustCertsFilePath",
-    "tokenAllowedClockSkewSeconds",
-    "tokenAudience",
-    "tokenAudienceClaim",
-    "tokenAuthClaim",
-    "tokenPublicKey",
-    "tokenSecretKey",
-)
+
+Parser = Callable[[str, str], Any]
 
 
 def integer(unit: int = 1, least: int = 0, most: int = _INT64_MAX) -> Callable[[str, str], int]:
@@ -68,6 +50,48 @@ def boolean(name: str, text: str) -> bool:
     return text.lower() == "true"
 
 
+def roles_in(text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in text.split(",") if each.strip())
+
+
+def _path(_: str, text: str) -> Path:
+    return absolute_path(urlsplit(text).path if text.startswith("file:") else text)
+
+
+def _text(_: str, text: str) -> str:
+    return text
+
+
+# The field that a setting sets, and the parser of its value.
+_FIELDS: dict[str, tuple[str, Parser]] = {
+    "authenticateMetricsEndpoint": ("protects_metrics", boolean),
+    "authenticationRefreshCheckSeconds": ("refresh_check_s", integer(1, 1, _DAY_S)),
+    "tlsCertificateFilePath": ("tls_cert", _path),
+    "tlsKeyFilePath": ("tls_key", _path),
+    "tokenAllowedClockSkewSeconds": ("token_clock_skew_s", integer(most=_DAY_S)),
+    "tokenAudienceClaim": ("token_audience_claim", _text),
+    "tokenAuthClaim": ("token_auth_claim", _text),
+}
+# Those that have an effect only if the broker authenticates.
+_AUTHENTICATION: dict[str, tuple[str, Parser]] = {
+    "authenticateOriginalAuthData": ("authenticates_originals", boolean),
+    "proxyRoles": ("proxy_roles", lambda _, text: roles_in(text)),
+    "superUserRoles": ("superuser_roles", lambda _, text: roles_in(text)),
+    "tokenAudience": ("token_audience", _text),
+    "tokenPublicKey": ("token_public_key", _text),
+    "tokenSecretKey": ("token_secret_key", _text),
+}
+NAMES = (
+    *_FIELDS,
+    *_AUTHENTICATION,
+    "authenticationEnabled",
+    "authenticationProviders",
+    "authorizationEnabled",
+    "tlsRequireTrustedClientCertOnConnect",
+    "tlsTrustCertsFilePath",
+)
+
+
 def with_security(settings: SecuritySettings, pairs: Mapping[str, str]) -> SecuritySettings:
     """Returns the settings with Pulsar's, where options of `serve` say nothing.
 
@@ -76,13 +100,19 @@ def with_security(settings: SecuritySettings, pairs: Mapping[str, str]) -> Secur
     security = {name: value for name in NAMES if (value := pairs.get(name, "").strip())}
     if not security:
         return settings
-    changes = _tls(settings, security)
-    changes |= _details(security)
+    changes = parsed(_FIELDS, security) | _client_ca(settings, security)
     if _flag(security, "authenticationEnabled"):
         changes |= _authentication(settings, security)
-    if "authenticateMetricsEndpoint" in security:
-        changes["protects_metrics"] = _flag(security, "authenticateMetricsEndpoint")
     return replace(settings, **where_default(settings, type(settings)(), changes))
+
+
+def parsed(fields_: Mapping[str, tuple[str, Parser]], pairs: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the fields that the pairs set. Raises InvalidRequest."""
+    return {
+        field: parse(name, pairs[name])
+        for name, (field, parse) in fields_.items()
+        if pairs.get(name)
+    }
 
 
 def where_default(settings: Any, default: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,43 +126,19 @@ def where_default(settings: Any, default: Any, changes: Mapping[str, Any]) -> di
     }
 
 
-def _tls(settings: SecuritySettings, pairs: Mapping[str, str]) -> dict[str, Any]:
-    changes = dict[str, Any]()
-    for name, field in (("tlsCertificateFilePath", "tls_cert"), ("tlsKeyFilePath", "tls_key")):
-        if name in pairs:
-            changes[field] = _path(pairs[name])
+def _client_ca(settings: SecuritySettings, pairs: Mapping[str, str]) -> dict[str, Path]:
     # Otherwise, in Pulsar, the certificate of a client is optional.
     by_certificate = _TLS_PROVIDER in pairs.get("authenticationProviders", "")
     requires = _flag(pairs, "tlsRequireTrustedClientCertOnConnect") or (
         by_certificate and _flag(pairs, "authenticationEnabled")
     )
     if requires and "tlsTrustCertsFilePath" in pairs:
-        changes["tls_client_ca"] = _path(pairs["tlsTrustCertsFilePath"])
-    elif requires and settings.tls_client_ca is None:
+        return {"tls_client_ca": _path("", pairs["tlsTrustCertsFilePath"])}
+    if requires and settings.tls_client_ca is None:
         raise InvalidRequest(
             "Client certificates need tlsTrustCertsFilePath, the certificates of their issuers."
         )
-    return changes
-
-
-def _details(pairs: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the details of authentication, whichever setting turns it on."""
-    changes = _texts(
-        pairs,
-        {"tokenAuthClaim": "token_auth_claim", "tokenAudienceClaim": "token_audience_claim"},
-    )
-    numbers = {
-        "tokenAllowedClockSkewSeconds": ("token_clock_skew_s", integer(most=_DAY_S)),
-        "authenticationRefreshCheckSeconds": ("refresh_check_s", integer(1, 1, _DAY_S)),
-    }
-    for name, (field, parse) in numbers.items():
-        if name in pairs:
-            changes[field] = parse(name, pairs[name])
-    return changes
-
-
-def _texts(pairs: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Any]:
-    return {field: pairs[name] for name, field in names.items() if name in pairs}
+    return {}
 
 
 def _authentication(settings: SecuritySettings, pairs: Mapping[str, str]) -> dict[str, Any]:
@@ -142,33 +148,18 @@ def _authentication(settings: SecuritySettings, pairs: Mapping[str, str]) -> dic
                 f"authenticationProviders: {each.strip()[:200]} is not emulated; there are "
                 f"{' and '.join(_PROVIDERS)}."
             )
-    changes: dict[str, Any] = {"authorizes": _flag(pairs, "authorizationEnabled")}
-    changes |= _texts(
-        pairs,
-        {
-            "tokenSecretKey": "token_secret_key",
-            "tokenPublicKey": "token_public_key",
-            "tokenAudience": "token_audience",
-        },
-    )
-    for name, field in (("superUserRoles", "superuser_roles"), ("proxyRoles", "proxy_roles")):
-        roles = pairs.get(name, "").split(",")
-        changes[field] = tuple(each.strip() for each in roles if each.strip())
-    changes["authenticates_originals"] = _flag(pairs, "authenticateOriginalAuthData")
+    changes = parsed(_AUTHENTICATION, pairs)
+    changes["authorizes"] = _flag(pairs, "authorizationEnabled")
     proves = settings.takes_tokens or changes.keys() & {"token_secret_key", "token_public_key"}
     if not proves and _TLS_PROVIDER not in pairs.get("authenticationProviders", ""):
         raise InvalidRequest(
             "authenticationEnabled=true needs tokenSecretKey, tokenPublicKey, or "
             f"authenticationProviders={_TLS_PROVIDER}."
         )
-    if changes["authorizes"] and not (changes["superuser_roles"] or settings.superuser_roles):
+    if changes["authorizes"] and not (changes.get("superuser_roles") or settings.superuser_roles):
         # No client could grant anything; and without tokens, certificates alone prove no role.
         raise InvalidRequest("authorizationEnabled=true needs superUserRoles.")
     return changes
-
-
-def _path(text: str) -> Path:
-    return absolute_path(urlsplit(text).path if text.startswith("file:") else text)
 
 
 def _flag(pairs: Mapping[str, str], name: str) -> bool:

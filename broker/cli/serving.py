@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.kafka.config import KAFKA_CONFIG, serve_config
 from ledgerfold.broker.cli.pulsar_config import PULSAR_CONFIG, with_pulsar_config
+from ledgerfold.broker.cli.pulsar_security import roles_in
 from ledgerfold.broker.cli.topics.serve_options import (
     ALLOW_STRATEGY,
     EMULATION_OPTIONS,
@@ -97,10 +98,6 @@ def _start_ms(text: str) -> int:
     return time.time_ns() // 1_000_000 if text == "now" else parse_moment_ms(text)
 
 
-def _roles(text: str) -> tuple[str, ...]:
-    return tuple(each.strip() for each in text.split(",") if each.strip())
-
-
 SECURITY = group(
     "TLS and authentication",
     argument(
@@ -123,9 +120,9 @@ SECURITY = group(
     argument("--token-audience-claim NAME", "the claim that holds the audience; default aud",
              default="aud"),
     argument("--superuser-roles ROLES", "the roles that may do everything, separated by commas",
-             type=_roles, default=()),
+             type=roles_in, default=()),
     argument("--proxy-roles ROLES", "the roles of proxies, separated by commas; a request needs "
-             "the permissions of both the proxy and its client", type=_roles, default=()),
+             "the permissions of both the proxy and its client", type=roles_in, default=()),
     flag("--metrics-for-all", "serve metrics to clients without credentials, too"),
     flag("--insecure", "listen beyond this machine without authentication: any client that reaches "
          "the broker may do everything"),
@@ -170,8 +167,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--max-message-size",
         type=_message_size,
-        default=5 * 1024 * 1024,
         metavar="SIZE",
+        dest="message_bytes_max",
         help="refuse larger messages and batches; default 5M, as in Pulsar; at most 16M",
     )
     levels = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -183,6 +180,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         const="now",
         type=_start_ms,
         metavar="TIME",
+        dest="test_clock_start_ms",
         help="use a manual clock that starts at TIME or now; `ledgerfold clock` moves it",
     )
     resets = "let clients delete everything at once, for tests; implied by --test-clock"
@@ -200,13 +198,13 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_page(add: Callable[..., object]) -> None:
     page = "serve a page for browsers at http://HOST:PORT; default: not served"
-    add("--ui", metavar="HOST:PORT", help=page)
+    add("--ui", metavar="HOST:PORT", dest="ui_listen", help=page)
     writes = "let the page publish, read messages, compact, and move a test clock"
     add("--ui-writes", action="store_true", help=writes)
     name = (
         "serve the page, the admin REST API and metrics under this host name, too; may be repeated"
     )
-    add("--ui-host", action="append", default=[], metavar="NAME", help=name)
+    add("--ui-host", action="append", default=[], metavar="NAME", dest="ui_names", help=name)
 
 
 def _add_compactor(group: argparse._ArgumentGroup) -> None:
@@ -244,7 +242,7 @@ def _add_compactor(group: argparse._ArgumentGroup) -> None:
         "default 30%%; 0%% leaves no dead messages, which clients of 0.1.0 cannot read"
     )
     garbage_max = "--compaction-segment-garbage-max"
-    add(garbage_max, type=_percent, default=0.3, metavar="PERCENT", help=garbage)
+    add(garbage_max, type=_percent, metavar="PERCENT", dest="segment_garbage_max", help=garbage)
     interval = "how often to check backlogs against compaction thresholds; default 60s"
     add("--compaction-monitor-interval", **TIME, default=60_000, help=interval)
 
@@ -252,16 +250,16 @@ def _add_compactor(group: argparse._ArgumentGroup) -> None:
 def _add_policies(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     threshold = "compact a topic when its backlog exceeds this; default 0: on command only"
-    add("--compaction-threshold", **SIZE, default=0, help=threshold)
+    add("--compaction-threshold", **SIZE, dest="compaction_threshold_bytes", help=threshold)
     strategy = "the compaction strategy; default publishing-order"
     strategy_options(strategy, "--strategy-set").add_to(group)
     passed, limits = "retain raw data that every cursor has passed", "default 0; -1: no limit"
     time_limit = f"{passed} for this time; {limits}"
-    add("--retention-time", **LIMIT_TIME, default=0, help=time_limit)
+    add("--retention-time", **LIMIT_TIME, dest="retention_ms", help=time_limit)
     size_limit = f"{passed} up to this size; {limits}"
-    add("--retention-size", **LIMIT_SIZE, default=0, help=size_limit)
+    add("--retention-size", **LIMIT_SIZE, dest="retention_bytes", help=size_limit)
     ttl = "expire messages older than this; default 0: never"
-    add("--message-ttl", **TIME, default=0, help=ttl)
+    add("--message-ttl", **TIME, dest="message_ttl_ms", help=ttl)
     keys = "retain messages without a key in compaction; default: drop them"
     add("--retain-null-key", action="store_true", help=keys)
     schemas = "what a new schema must be compatible with; default BACKWARD"
@@ -275,10 +273,14 @@ def _add_policies(group: argparse._ArgumentGroup) -> None:
 
 def _add_sizes(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--segment-size", **SIZE, help="roll a segment file at this size; default 64M")
-    add("--ledger-size", **SIZE, help="roll a ledger at this size; default 2G")
-    add("--ledger-entries", **POSITIVE, help="roll a ledger at this many entries; default 50000")
-    add("--ledger-age", **TIME, help="roll a ledger at this age; default 4h")
+    segment = "roll a segment file at this size; default 64M"
+    add("--segment-size", **SIZE, dest="segment_bytes_max", help=segment)
+    size = "roll a ledger at this size; default 2G"
+    add("--ledger-size", **SIZE, dest="ledger_bytes_max", help=size)
+    entries = "roll a ledger at this many entries; default 50000"
+    add("--ledger-entries", **POSITIVE, dest="ledger_entries_max", help=entries)
+    age = "roll a ledger at this age; default 4h"
+    add("--ledger-age", **TIME, dest="ledger_age_max_ms", help=age)
 
 
 def _add_bounds(group: argparse._ArgumentGroup) -> None:
@@ -296,7 +298,7 @@ def _add_bounds(group: argparse._ArgumentGroup) -> None:
         "limit"
     )
     add("--max-requests-per-second", type=parse_count, metavar="N", default=0, help=requests)
-    add("--unsent-max", type=_size_from(16), default=256 << 20, metavar="SIZE", help=unsent)
+    add("--unsent-max", type=_size_from(16), metavar="SIZE", dest="unsent_bytes_max", help=unsent)
 
 
 COMMANDS = Verbs()
@@ -320,27 +322,12 @@ def _serve(options: argparse.Namespace) -> int:
         from ledgerfold.strategies.catalogue import DEFAULT
         from ledgerfold.v1.records_pb2 import CompactionStrategy
 
-    store = {
-        "segment_bytes_max": options.segment_size,
-        "ledger_bytes_max": options.ledger_size,
-        "ledger_entries_max": options.ledger_entries,
-        "ledger_age_max_ms": options.ledger_age,
-    }
-    store_options = {name: value for name, value in store.items() if value is not None}
     strategy, service = strategy_and_service_of(options)
     strategy = strategy or CompactionStrategy(name=DEFAULT)
     named = BrokerSettings(data_dir=options.data, **options_named_as(BrokerSettings, options))
     settings = replace(
         named,
-        imports=tuple(options.imports),
-        ui_listen=options.ui,
-        ui_names=options.ui_host,
         requests_per_second_max=options.max_requests_per_second,
-        segment_garbage_max=options.compaction_segment_garbage_max,
-        compaction_threshold_bytes=options.compaction_threshold,
-        retention_ms=options.retention_time,
-        retention_bytes=options.retention_size,
-        message_ttl_ms=options.message_ttl,
         compaction_strategy=strategy,
         allowed_strategies=allowed_of(options, strategy.name),
         compaction_service=service,
@@ -350,11 +337,8 @@ def _serve(options: argparse.Namespace) -> int:
         allow_auto_update_schema=not options.no_schema_auto_update,
         kafka_config=serve_config(options),
         compaction_monitor_interval_ms=options.compaction_monitor_interval,
-        test_clock_start_ms=options.test_clock,
         security=security_of(options),
-        message_bytes_max=options.max_message_size,
-        unsent_bytes_max=options.unsent_max,
-        store=StoreSettings(durability=options.durability, **store_options),
+        store=StoreSettings(**options_named_as(StoreSettings, options)),
     )
     return serve(with_pulsar_config(settings, options))
 
@@ -367,6 +351,6 @@ def security_of(options: argparse.Namespace) -> SecuritySettings:
 
 
 def options_named_as(settings: type[Any], options: argparse.Namespace) -> dict[str, Any]:
-    """Returns the options that have the name of a field of `settings`, a dataclass."""
-    names = [each.name for each in fields(settings)]
-    return {name: getattr(options, name) for name in names if hasattr(options, name)}
+    """Returns the given options that have the name of a field of `settings`, a dataclass."""
+    found = {each.name: getattr(options, each.name, None) for each in fields(settings)}
+    return {name: value for name, value in found.items() if value is not None}

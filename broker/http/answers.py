@@ -7,7 +7,8 @@ their message. Statuses, and reasons in Pulsar's own words, were observed on Pul
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,6 +48,19 @@ class Refusal(Exception):
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
         self.status, self.reason = status, reason
+
+
+@contextmanager
+def answering(
+    kind: type[errors.LedgerfoldError], status: int, reason: str | None = None
+) -> Iterator[None]:
+    """Gives an error of the block the status that Pulsar has for it here, and the reason if it has
+    one.
+    """
+    try:
+        yield
+    except kind as error:
+        raise Refusal(status, reason or error.message) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ledgerfold.broker.common.names import check_named_entity, full_topic
 from ledgerfold.broker.faults.faults import looked_up
-from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, text
+from ledgerfold.broker.http.answers import Answer, Refusal, Request, answering, shown, text
 from ledgerfold.broker.http.routes import ADMIN, Route
 from ledgerfold.broker.pulsar.lookups import url_for
 from ledgerfold.broker.topics.broker import Broker
@@ -64,10 +64,8 @@ def check_exists(broker: Broker, namespace: str, reason: str = NO_NAMESPACE) -> 
 
 
 def check_valid(name: str, reason: str) -> None:
-    try:
+    with answering(InvalidRequest, 412, reason):
         check_named_entity(name, name)
-    except InvalidRequest:
-        raise Refusal(412, reason) from None
 
 
 class ClusterVerbs:

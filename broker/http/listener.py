@@ -14,19 +14,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
+from urllib.parse import parse_qs
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
 from ledgerfold.broker.common.outgoing import READ_LEAST, Outgoing
-from ledgerfold.broker.http.answers import NO_CONTENT, Answer, Refusal, refused, refused_for
+from ledgerfold.broker.http.answers import (
+    NO_CONTENT,
+    Answer,
+    Refusal,
+    refused,
+    refused_for,
+    status_of,
+)
 from ledgerfold.broker.security.certificates import Certificates, common_name
+from ledgerfold.broker.security.guard import Guard, Identity, client_of, identity_of
 from ledgerfold.broker.security.listening import SERVER, open_port
-from ledgerfold.storage.errors import AddressInUse
+from ledgerfold.broker.security.tokens import Caller
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.storage.error_codec import encode_error
+from ledgerfold.storage.errors import AddressInUse, LedgerfoldError, StorageError
 
 CONNECTIONS_MAX = 64
 CONNECTION_S = 120.0
@@ -57,22 +70,23 @@ def is_of_broker(record: logging.LogRecord) -> bool:
 _log.addFilter(is_of_broker)
 
 
-class HttpListener:
-    """A server at one address. `answer`: answers a request; `outgoing`: counts its answers;
-    `option`: named if it cannot listen; `certificates`: for TLS.
+class HttpServer(ABC):
+    """A server at one address. `option`: names the address; `connection_s`: as CONNECTION_S.
+
+    `authentication`: decides who may use it; None: any client. `certificates`: for TLS.
     """
 
     def __init__(
         self,
-        answer: Callable[[web.BaseRequest], Awaitable[Answer]],
-        outgoing: Outgoing,
+        broker: Broker,
         option: str,
         connection_s: float = CONNECTION_S,
         *,
-        certificates: Certificates | None = None,
+        authentication: Guard | None,
+        certificates: Certificates | None,
     ) -> None:
-        self._answer, self._option, self._connection_s = answer, option, connection_s
-        self._outgoing, self._certificates = outgoing, certificates
+        self._broker, self._option, self._connection_s = broker, option, connection_s
+        self._authentication, self._certificates = authentication, certificates
         self._runner: web.ServerRunner | None = None
         self._listening: asyncio.Server | None = None
 
@@ -108,8 +122,59 @@ class HttpListener:
         if self._runner is not None:
             await self._runner.cleanup()
 
+    @abstractmethod
+    async def _answer(self, request: web.BaseRequest) -> Answer:
+        """Answers a request. Raises Refusal, LedgerfoldError, TimeoutError after REQUEST_S."""
+
+    @abstractmethod
+    async def _refused(self, status: int, reason: str) -> Answer: ...
+
+    async def _refused_for(self, error: LedgerfoldError) -> Answer:
+        # An encoded error has a bounded length.
+        return await self._refused(status_of(error), encode_error(error)[1])
+
+    def _identity(
+        self,
+        request: web.BaseRequest,
+        caller_of: Callable[[Guard, Mapping[str, str], str | None], Caller],
+        *,
+        counts: bool = True,
+    ) -> Identity:
+        """Verifies the caller, and counts its request. Raises TooManyRequests.
+
+        `caller_of`: takes the headers and the role of the certificate.
+        """
+        guard, rates, identity = self._authentication, self._broker.rates, None
+        if guard is not None:
+            role = certificate_role(request)
+            identity = identity_of(lambda: caller_of(guard, request.headers, role))
+        if rates is not None and counts:
+            rates.take(client_of(request.remote or "", identity))
+        return identity
+
+    async def _answer_or_refusal(self, request: web.BaseRequest) -> Answer:
+        try:
+            return await self._answer(request)
+        except Refusal as refusal:
+            return await self._refused(refusal.status, refusal.reason)
+        except LedgerfoldError as error:
+            if isinstance(error, StorageError):
+                _log.error("%s: %s", error.reason, error)
+            return await self._refused_for(error)
+        except TimeoutError:
+            what = f"Not done after {REQUEST_S:g} s. A change that began continues."
+            return await self._refused(504, what)
+        except HttpProcessingError as error:
+            return await self._refused(400, f"Not a valid HTTP body: {error.message[:200]}")
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            _log.exception("A request at the address of %s failed", self._option)
+            what = f"Internal error: {type(error).__name__}; the broker's log has the traceback."
+            return await self._refused(500, what)
+
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
-        answer, outgoing = await self._answer(request), self._outgoing
+        answer, outgoing = await self._answer_or_refusal(request), self._broker.outgoing
         is_large = len(answer.body) > READ_LEAST
         if is_large and not outgoing.permits(len(answer.body)):
             answer = refused_for(outgoing.no_room_for(len(answer.body)))
@@ -207,6 +272,15 @@ def certificate_role(request: web.BaseRequest) -> str | None:
     """Returns the common name of the client's certificate, if the broker has verified one."""
     transport = request.transport
     return common_name(None if transport is None else transport.get_extra_info("peercert"))
+
+
+def parameters(text: str | bytes) -> dict[str, list[str]]:
+    """Parses a query or the body of a form: the values of each name. Raises Refusal."""
+    try:
+        query = text if isinstance(text, str) else text.decode("ascii")
+        return parse_qs(query, True, errors="strict", max_num_fields=PARAMETERS_MAX)
+    except ValueError:
+        raise Refusal(400, "The parameters are not UTF-8, or too many.") from None
 
 
 async def read_body(request: web.BaseRequest) -> bytes:

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable, Iterator
 
 from ledgerfold.broker.common.traffic import iso_time
-from ledgerfold.broker.http.answers import Answer, Refusal, Request
+from ledgerfold.broker.http.answers import Answer, Refusal, Request, answering
 from ledgerfold.broker.http.routes import Route
 from ledgerfold.broker.http.topics import TOPIC, BrokerVerbs
 from ledgerfold.broker.topics.broker import Broker
@@ -53,11 +53,9 @@ class MessageVerbs(BrokerVerbs):
         """Returns the n-th entry of the topic, counted from the first or the last one."""
         nth, name = request.number("messagePosition", 1), self._name(request)
         from_earliest = request.query.get("initialPosition") == "earliest"
-        try:
+        reason = "Could not examine messages due to the total message is zero"
+        with answering(MessageNotFound, 412, reason):
             entry = await examined_entry(self._broker, name, nth, from_earliest=from_earliest)
-        except MessageNotFound:
-            reason = "Could not examine messages due to the total message is zero"
-            raise Refusal(412, reason) from None
         return await self._shown(entry)
 
     async def by_id(self, request: Request) -> Answer:

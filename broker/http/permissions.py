@@ -57,14 +57,12 @@ class PermissionVerbs:
     async def get(self, request: Request) -> Answer:
         return shown(_by_role(self._grants(*self._scope(request))))
 
-    async def grant(self, request: Request) -> Answer:
+    async def grant(self, request: Request) -> None:
         scope, actions = self._scope(request), parse_actions(request.body)
         await self._permissions.grant(*scope, request.names["role"], actions)
-        return Answer()
 
-    async def revoke(self, request: Request) -> Answer:
+    async def revoke(self, request: Request) -> None:
         await self._permissions.revoke(*self._scope(request), request.names["role"])
-        return Answer()
 
 
 def shown_grants(grants: Iterable[Grant]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from ledgerfold.broker.http.answers import Refusal, Request, whole_number
+from ledgerfold.broker.http.answers import Refusal, Request, answering, whole_number
 from ledgerfold.broker.http.topics import NAMESPACE, TOPIC
 from ledgerfold.broker.schemas.compatibility import strategy_name, strategy_number
 from ledgerfold.storage.errors import InvalidRequest
@@ -225,10 +225,8 @@ def _strategy(body: Any) -> Policies:
         return Policies()
     if not isinstance(body, str):
         raise Refusal(400, "A schema compatibility strategy must be a string.")
-    try:
+    with answering(InvalidRequest, 412):
         strategy = SchemaCompatibilityStrategy.Name(strategy_number(body))
-    except InvalidRequest as error:
-        raise Refusal(412, error.message) from None
     return Policies(schema_compatibility_strategy=strategy)
 
 

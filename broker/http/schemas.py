@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ledgerfold.broker.common.names import PERSISTENT
-from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown
+from ledgerfold.broker.http.answers import Answer, Refusal, Request, answering, shown
 from ledgerfold.broker.http.routes import ADMIN, Route
 from ledgerfold.broker.rpc.admin_schemas import SchemaHandlers
 from ledgerfold.broker.schemas.compatibility import strategy_name
@@ -54,10 +54,8 @@ class SchemaVerbs:
         return await self._get(admin_pb2.GetSchemaRequest(topic=_topic(request), version=number))
 
     async def _get(self, request: admin_pb2.GetSchemaRequest) -> Answer:
-        try:
+        with answering(SchemaNotFound, 404, "Schema not found"):
             record = (await self._schemas.get(request)).schema
-        except SchemaNotFound:
-            raise Refusal(404, "Schema not found") from None
         return shown(document_of(record))
 
     async def all_versions(self, request: Request) -> Answer:
@@ -66,14 +64,10 @@ class SchemaVerbs:
         return shown({"getSchemaResponses": [document_of(each) for each in records]})
 
     async def upload(self, request: Request) -> Answer:
-        try:
-            definition = _definition(request.body)
-            rpc_request = admin_pb2.PutSchemaRequest(topic=_topic(request), definition=definition)
+        definition = _definition(request.body)
+        rpc_request = admin_pb2.PutSchemaRequest(topic=_topic(request), definition=definition)
+        with answering(InvalidSchema, 422), answering(IncompatibleSchema, 409):
             version = (await self._schemas.put(rpc_request)).version
-        except InvalidSchema as error:
-            raise Refusal(422, error.message) from None
-        except IncompatibleSchema as error:
-            raise Refusal(409, error.message) from None
         return shown({"version": {"version": version}})
 
     async def delete(self, request: Request) -> Answer:
@@ -97,12 +91,10 @@ class SchemaVerbs:
         return shown({"version": (await self._check(request)).version})
 
     async def _check(self, request: Request) -> admin_pb2.CheckSchemaResponse:
-        try:
-            definition = _definition(request.body)
-            rpc_request = admin_pb2.CheckSchemaRequest(topic=_topic(request), definition=definition)
+        definition = _definition(request.body)
+        rpc_request = admin_pb2.CheckSchemaRequest(topic=_topic(request), definition=definition)
+        with answering(InvalidSchema, 422):
             return await self._schemas.check(rpc_request)
-        except InvalidSchema as error:
-            raise Refusal(422, error.message) from None
 
 
 def _topic(request: Request) -> str:
@@ -111,10 +103,6 @@ def _topic(request: Request) -> str:
 
 
 def _definition(body: Any) -> SchemaDefinition:
-    """Raises Refusal, InvalidSchema."""
-    try:
+    """Raises Refusal."""
+    with answering(InvalidRequest, 400), answering(InvalidSchema, 422):
         return definition_in(body)
-    except InvalidSchema:
-        raise
-    except InvalidRequest as error:
-        raise Refusal(400, error.message) from None

@@ -14,13 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from ledgerfold.broker.http.answers import (
     JSON,
@@ -35,10 +33,9 @@ from ledgerfold.broker.http.cluster import cluster_routes
 from ledgerfold.broker.http.guarded import GuardedVerb, caller_of, guarded, limited
 from ledgerfold.broker.http.listener import (
     CONNECTION_S,
-    PARAMETERS_MAX,
     REQUEST_S,
-    HttpListener,
-    certificate_role,
+    HttpServer,
+    parameters,
     read_body,
 )
 from ledgerfold.broker.http.messages import message_routes
@@ -53,17 +50,16 @@ from ledgerfold.broker.http.topics import topic_routes
 from ledgerfold.broker.metrics.readings import MetricsReader, Readings
 from ledgerfold.broker.metrics.text import parts
 from ledgerfold.broker.security.certificates import Certificates
-from ledgerfold.broker.security.guard import Guard, Identity, client_of, identity_of
+from ledgerfold.broker.security.guard import Guard
 from ledgerfold.broker.security.hosts import Hosts
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.storage.errors import LedgerfoldError, StorageError
+from ledgerfold.storage.errors import LedgerfoldError
 
 if TYPE_CHECKING:
     from ledgerfold.broker.metrics.process_metrics import ProcessMetrics
 
 # They are answered whatever else a client asks for.
 _PROBES = (f"{ADMIN}/brokers/health", f"{ADMIN}/brokers/ready")
-_log = logging.getLogger(__name__)
 # Prometheus' text format (prometheus_client.exposition, which takes long to import).
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -87,7 +83,7 @@ def all_routes(
     return [*routes, ("GET", "/metrics", ScrapeVerb(broker, process).scrape)]
 
 
-class AdminServer:
+class AdminServer(HttpServer):
     """The REST API of one broker. `pulsar_url`: the URL of its binary protocol, if it is served.
 
     `hosts`: those that requests may name; None: any. `process`: the metrics of its process, which
@@ -105,34 +101,28 @@ class AdminServer:
         hosts: Hosts | None = None,
         process: ProcessMetrics | None = None,
     ) -> None:
-        self._broker, self._pulsar_url, self._guard = broker, pulsar_url, guard
-        self._hosts, self._process = hosts, process
-        self._scheme = "http" if certificates is None else "https"
-        self._listener = HttpListener(
-            self._answer,
-            broker.outgoing,
+        super().__init__(
+            broker,
             "--admin-listen",
             connection_s,
+            authentication=guard,
             certificates=certificates,
         )
+        self._pulsar_url, self._hosts, self._process = pulsar_url, hosts, process
+        self._scheme = "http" if certificates is None else "https"
         # Known once the port is.
         self._routes: asyncio.Future[Routes] = asyncio.get_running_loop().create_future()
 
     async def start(self, listen: str) -> str:
-        """Listens, and returns "host:port" with the actual port. Raises AddressInUse."""
-        address = await self._listener.start(listen)
+        address = await super().start(listen)
         url = f"{self._scheme}://{address}"
         routes = all_routes(self._broker, url, self._pulsar_url, self._process)
         routes = [limited(each) for each in routes]
-        guard = self._guard
+        guard = self._authentication
         if guard is not None:
             routes = [guarded(guard, each) for each in routes]
         self._routes.set_result(Routes(routes))
         return address
-
-    async def stop(self) -> None:
-        """Stops listening, and ends requests."""
-        await self._listener.stop()
 
     def _check_program(self, request: web.BaseRequest) -> None:
         """Raises Refusal for a request that a web page has caused."""
@@ -143,53 +133,27 @@ class AdminServer:
         if self._hosts is not None and host is not None and not self._hosts.permit(host):
             raise Refusal(421, self._hosts.refusal(host))
 
-    def _identity(self, request: web.BaseRequest) -> Identity:
-        """Verifies the caller, whom the route may not need."""
-        guard, headers = self._guard, request.headers
-        if guard is None:
-            return None
-        return identity_of(lambda: caller_of(guard, headers, certificate_role(request)))
-
     async def _answer(self, request: web.BaseRequest) -> Answer:
-        try:
-            self._check_program(request)
-            path, rates = urlsplit(request.raw_path), self._broker.rates
-            identity = self._identity(request)
-            if rates is not None and path.path not in _PROBES:
-                rates.take(client_of(request.remote or "", identity))
-            verb, names = (await self._routes).find(request.method, path.path)
-            requested = Request(names, _query(path.query), None, request.headers, identity)
-            if isinstance(verb, GuardedVerb):
-                # A body costs time, and memory.
-                verb.check(requested)
-            whole = replace(requested, body=await _body(request))
-            async with asyncio.timeout(REQUEST_S):
-                return await verb(whole) or Answer()
-        except Refusal as refusal:
-            return refused(refusal.status, refusal.reason)
-        except LedgerfoldError as error:
-            if isinstance(error, StorageError):
-                _log.error("%s: %s", error.reason, error)
-            return refused_for(error)
-        except TimeoutError:
-            return refused(504, f"Not done after {REQUEST_S:g} s. A change that began continues.")
-        except HttpProcessingError as error:
-            return refused(400, f"Not a valid HTTP body: {error.message[:200]}")
-        except (ConnectionError, asyncio.CancelledError):
-            raise
-        except Exception as error:
-            _log.exception("A request of the admin API failed with an internal error")
-            what = f"Internal error: {type(error).__name__}; the broker's log has the traceback."
-            return refused(500, what)
+        self._check_program(request)
+        path = urlsplit(request.raw_path)
+        # The route may not need a caller.
+        identity = self._identity(request, caller_of, counts=path.path not in _PROBES)
+        verb, names = (await self._routes).find(request.method, path.path)
+        # The first one of a name counts, as in Pulsar.
+        query = {name: values[0] for name, values in parameters(path.query).items()}
+        requested = Request(names, query, None, request.headers, identity)
+        if isinstance(verb, GuardedVerb):
+            # A body costs time, and memory.
+            verb.check(requested)
+        whole = replace(requested, body=await _body(request))
+        async with asyncio.timeout(REQUEST_S):
+            return await verb(whole) or Answer()
 
+    async def _refused(self, status: int, reason: str) -> Answer:
+        return refused(status, reason)
 
-def _query(text: str) -> dict[str, str]:
-    """Returns the parameters; the first one of a name counts, as in Pulsar. Raises Refusal."""
-    try:
-        pairs = parse_qsl(text, True, errors="strict", max_num_fields=PARAMETERS_MAX)
-    except ValueError:
-        raise Refusal(400, "The parameters are not UTF-8, or too many.") from None
-    return dict(reversed(pairs))
+    async def _refused_for(self, error: LedgerfoldError) -> Answer:
+        return refused_for(error)
 
 
 async def _body(request: web.BaseRequest) -> Any:

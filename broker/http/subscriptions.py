@@ -12,10 +12,17 @@ from functools import partial
 from typing import Any
 
 from ledgerfold.broker.common.names import COMPACTION_CURSOR, is_non_persistent
-from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, whole_number
+from ledgerfold.broker.http.answers import (
+    Answer,
+    Refusal,
+    Request,
+    answering,
+    shown,
+    whole_number,
+)
 from ledgerfold.broker.http.cluster import check_exists
 from ledgerfold.broker.http.routes import Route
-from ledgerfold.broker.http.topics import NAMESPACE, TOPIC, BrokerVerbs, answering, properties_in
+from ledgerfold.broker.http.topics import NAMESPACE, TOPIC, BrokerVerbs, properties_in
 from ledgerfold.broker.rpc.admin_subscriptions import SubscriptionHandlers
 from ledgerfold.broker.rpc.subscribe import unsubscribe
 from ledgerfold.broker.topics.broker import Broker

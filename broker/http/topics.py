@@ -7,8 +7,6 @@ topics, verbs that need stored messages are refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from ledgerfold.broker.common.names import PERSISTENT, full_topic, is_non_persistent
@@ -17,6 +15,7 @@ from ledgerfold.broker.http.answers import (
     Refusal,
     Request,
     WrittenFloat,
+    answering,
     shown,
     whole_number,
 )
@@ -32,7 +31,6 @@ from ledgerfold.broker.topics.partitions import PARTITIONS_MAX
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.errors import (
     InvalidRequest,
-    LedgerfoldError,
     NotAllowed,
     TopicNotFound,
 )
@@ -80,15 +78,6 @@ def named_topic(broker: Broker, request: Request) -> str:
     """
     check_exists(broker, request.namespace, "Namespace not found")
     return full_topic(request.topic)
-
-
-@contextmanager
-def answering(kind: type[LedgerfoldError], status: int) -> Iterator[None]:
-    """Gives an error of the block the status that Pulsar has for it here."""
-    try:
-        yield
-    except kind as error:
-        raise Refusal(status, error.message) from None
 
 
 def id_document(message_id: MessageId) -> dict[str, int]:

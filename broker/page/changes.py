@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 
-from ledgerfold.broker.http.answers import Refusal
 from ledgerfold.broker.page.page_request import PageRequest, topic_path
 from ledgerfold.broker.page.rendering import Page, Redirect
-from ledgerfold.broker.rpc.admin import ClockHandlers
+from ledgerfold.broker.rpc.admin import BrokerHandlers
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
 from ledgerfold.broker.rpc.existing import recorded_name
 from ledgerfold.broker.rpc.kafka_cleaner import CleanerHandlers
@@ -26,7 +25,7 @@ _CLEANING_S = 2.0
 class Changes:
     def __init__(self, broker: Broker, compaction: CompactionHandlers) -> None:
         self._broker, self._compaction = broker, compaction
-        self._clock, self._cleaner = ClockHandlers(broker), CleanerHandlers(broker)
+        self._clock, self._cleaner = BrokerHandlers(broker), CleanerHandlers(broker)
 
     async def compact(self, request: PageRequest) -> Redirect:
         """Starts a run, or queues it."""
@@ -59,10 +58,9 @@ class Changes:
 
     async def advance(self, request: PageRequest) -> Redirect:
         """Moves a manual clock; returns when what became due is done."""
-        if (unit := request.text("unit", "minutes")) not in CLOCK_UNITS_MS:
-            raise Refusal(400, f"{unit[:100]!r} is not a unit: use {', '.join(CLOCK_UNITS_MS)}.")
+        unit_ms = request.unit("unit", CLOCK_UNITS_MS, "minutes")
         by = request.number("by", 0, most=_ADVANCE_MAX, least=1)
-        await self._clock.move(admin_pb2.MoveClockRequest(advance_ms=by * CLOCK_UNITS_MS[unit]))
+        await self._clock.move(admin_pb2.MoveClockRequest(advance_ms=by * unit_ms))
         return Redirect("/clock")
 
 

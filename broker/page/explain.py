@@ -8,14 +8,12 @@ from typing import Any
 
 from ledgerfold.broker.explain.text import record_text
 from ledgerfold.broker.http.answers import Refusal
-from ledgerfold.broker.page.page_request import PageRequest
+from ledgerfold.broker.page.page_request import PageRequest, message_id_in
 from ledgerfold.broker.page.rendering import Page
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
 from ledgerfold.broker.rpc.existing import stored_names
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.storage.message_ids import FORM, parsed_id
 from ledgerfold.v1 import explain_pb2 as pb
-from ledgerfold.v1.records_pb2 import MessageId
 
 VERSIONS_SHOWN = 200
 KEY_CHARACTERS_MAX = 8 * 1024
@@ -69,14 +67,8 @@ def _request(topic: str, by: str, of: str) -> pb.ExplainRequest:
             raise Refusal(400, f"This is not base64: {error}.") from None
     if by == "none":
         return pb.ExplainRequest(topic=topic, null_key=True)
-    exact_id = parsed_id(of.strip()) if by == "id" else None
-    if exact_id is None:
-        raise Refusal(400, f"This is not a message id: expected {FORM}.")
-    ledger_id, entry_id, partition, index = exact_id
-    message_id = MessageId(
-        ledger_id=ledger_id, entry_id=entry_id, partition=partition, batch_index=index
-    )
-    return pb.ExplainRequest(topic=topic, message_id=message_id)
+    exact_id = message_id_in(of.strip() if by == "id" else "")
+    return pb.ExplainRequest(topic=topic, message_id=exact_id)
 
 
 def _version(version: pb.ExplainedVersion) -> dict[str, Any]:

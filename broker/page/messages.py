@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from ledgerfold.broker.http.answers import Refusal
 from ledgerfold.broker.kafka.producers.producer import Origin
-from ledgerfold.broker.page.page_request import PageRequest, topic_path
+from ledgerfold.broker.page.page_request import PageRequest, message_id_in, topic_path
 from ledgerfold.broker.page.rendering import Page, Redirect, shown_bytes
 from ledgerfold.broker.rpc.existing import recorded_name
 from ledgerfold.broker.topics.broker import Broker
@@ -30,12 +30,11 @@ from ledgerfold.storage.errors import LedgerfoldError, NotAllowed
 from ledgerfold.storage.kafka.batch import read_batch_header
 from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
 from ledgerfold.storage.ledger import StoredEntry
-from ledgerfold.storage.message_ids import FORM, id_text, parsed_id
+from ledgerfold.storage.message_ids import id_text, parsed_id
 from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.storage.served_entry import read_served_header
 from ledgerfold.v1.data_pb2 import StartPosition
-from ledgerfold.v1.records_pb2 import MessageId
 
 MESSAGES_SHOWN = 50
 READ_BYTES_MAX = 8 * 1024 * 1024
@@ -129,12 +128,7 @@ def _start(text: str) -> StartPosition:
     """Raises Refusal."""
     if text in ("", "earliest"):
         return StartPosition(earliest=True)
-    message_id = parsed_id(text)
-    if message_id is None:
-        raise Refusal(400, f"This is not a message id: expected {FORM}.")
-    ledger_id, entry_id, partition, index = message_id
-    at = MessageId(ledger_id=ledger_id, entry_id=entry_id, partition=partition, batch_index=index)
-    return StartPosition(message_id=at, inclusive=True)
+    return StartPosition(message_id=message_id_in(text), inclusive=True)
 
 
 async def _reader(

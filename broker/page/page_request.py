@@ -1,6 +1,7 @@
 """A request of a browser, and the parameters of its forms, each with a bound.
 
->>> request = PageRequest(["topics"], parse("q=ord&limit=7&at=a&at=b"))
+>>> from ledgerfold.broker.http.listener import parameters
+>>> request = PageRequest(["topics"], parameters("q=ord&limit=7&at=a&at=b"))
 >>> request.text("q"), request.number("limit", 50, most=20), request.texts("at")
 ('ord', 7, ['a', 'b'])
 >>> request.number("missing", 50)
@@ -11,23 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import parse_qs, quote
+from urllib.parse import quote
 
 from ledgerfold.broker.common.names import TopicName
 from ledgerfold.broker.http.answers import Refusal, whole_number
-from ledgerfold.broker.http.listener import PARAMETERS_MAX
+from ledgerfold.storage.message_ids import FORM, parsed_id
+from ledgerfold.v1.records_pb2 import MessageId
 
 Parameters = Mapping[str, Sequence[str]]
 _NUMBER_MAX = 2**53
-
-
-def parse(text: str | bytes) -> Parameters:
-    """Parses a query or the body of a form. Raises Refusal."""
-    try:
-        query = text if isinstance(text, str) else text.decode("ascii")
-        return parse_qs(query, True, errors="strict", max_num_fields=PARAMETERS_MAX)
-    except ValueError:
-        raise Refusal(400, "The parameters are not UTF-8, or too many.") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +46,27 @@ class PageRequest:
             raise Refusal(400, f"{name} must be {least} to {most}.")
         return number
 
+    def unit(self, name: str, units: Mapping[str, int], default: str = "") -> int:
+        """Returns the size of a unit, by default of the first. Raises Refusal."""
+        unit = self.text(name, default or next(iter(units)))
+        if unit not in units:
+            raise Refusal(400, f"{unit[:100]!r} is not a unit: use {', '.join(units)}.")
+        return units[unit]
+
     @property
     def topic(self) -> str:
         """The topic's full name, which is in the path."""
         domain, tenant, namespace, local = self.parts[1:5]
         return f"{domain}://{tenant}/{namespace}/{local}"
+
+
+def message_id_in(text: str) -> MessageId:
+    """Parses a message id. Raises Refusal."""
+    parsed = parsed_id(text)
+    if parsed is None:
+        raise Refusal(400, f"This is not a message id: expected {FORM}.")
+    ledger_id, entry_id, partition, index = parsed
+    return MessageId(ledger_id=ledger_id, entry_id=entry_id, partition=partition, batch_index=index)
 
 
 def topic_path(name: str) -> str:

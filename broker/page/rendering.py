@@ -14,6 +14,7 @@ Scripts and styles come from this server only, as Content-Security-Policy says: 
 from __future__ import annotations
 
 import hashlib
+from codecs import getincrementaldecoder
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,11 +26,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ledgerfold.broker.common.sizes import format_size
-from ledgerfold.broker.http.answers import Answer
+from ledgerfold.broker.http.answers import Answer, Refusal
 from ledgerfold.broker.page.page_request import topic_path
 from ledgerfold.broker.page.sign_in import CHALLENGE
 
 SHOWN_BYTES_MAX = 1024
+NOT_FOUND = "There is nothing here."
 _HTML = "text/html; charset=utf-8"
 _PACKAGE = "ledgerfold.broker.page"
 _STATIC = {
@@ -93,19 +95,10 @@ def shown_bytes(data: bytes) -> Shown:
     part, is_cut = data[:most], len(data) > most
     try:
         # A cut may have split the last character.
-        text = part.decode(errors="strict") if not is_cut else _whole_characters(part)
+        text = getincrementaldecoder("utf-8")().decode(part, final=not is_cut)
     except UnicodeDecodeError:
         return Shown(part[: most // 4].hex(" "), True, len(data) > most // 4, len(data))
     return Shown(text, False, is_cut, len(data))
-
-
-def _whole_characters(part: bytes) -> str:
-    for dropped in range(4):
-        try:
-            return part[: len(part) - dropped].decode()
-        except UnicodeDecodeError:
-            continue
-    return part.decode()
 
 
 def moment(time_ms: int) -> str:
@@ -157,11 +150,11 @@ def static_files() -> Mapping[str, StaticFile]:
     }
 
 
-def static_answer(name: str) -> Answer | None:
-    """Returns a script, a style or a picture of this package; None if none has that name."""
+def static_answer(name: str) -> Answer:
+    """Returns a script, a style or a picture of this package. Raises Refusal."""
     file = static_files().get(name)
     if file is None:
-        return None
+        raise Refusal(404, NOT_FOUND)
     # Its address has its version.
     cached = {"Cache-Control": "max-age=31536000, immutable"}
     return Answer(200, file.body, file.content_type, _SAFETY | cached)

@@ -16,6 +16,7 @@ client certificate is sufficient, if the broker accepts one.
 from __future__ import annotations
 
 from base64 import b64decode
+from collections.abc import Mapping
 
 from ledgerfold.broker.security.guard import Credentials, Guard, parameter_of
 from ledgerfold.broker.security.tokens import Caller
@@ -23,9 +24,9 @@ from ledgerfold.broker.security.tokens import Caller
 CHALLENGE = 'Basic realm="ledgerfold: the password is a token", charset="UTF-8"'
 
 
-def caller_of(guard: Guard, header: str | None, certificate_role: str | None) -> Caller:
+def caller_of(guard: Guard, headers: Mapping[str, str], certificate_role: str | None) -> Caller:
     """Returns the caller of a request. Raises AuthenticationFailed, AuthorizationFailed."""
-    return guard.caller(Credentials(token_of(header), certificate_role))
+    return guard.caller(Credentials(token_of(headers.get("Authorization")), certificate_role))
 
 
 def token_of(header: str | None) -> str | None:

@@ -99,15 +99,11 @@ def pulsar_strip(
         view = _blocks(compacted, begin, scale, "compacted")
         rest = [Block(each.x, each.width, "tail", each.title) for each in right]
         rows.insert(0, Row("Compacted view", [*view, *rest]))
-    marks = [("horizon", at, "horizon")] if horizon is not None else []
-    marks += [(name, position, "cursor") for name, position in cursors]
     scales = [(passed, left_blocks[-len(passed) :]), (ahead, right[-len(ahead) :])]
     placed = [pair for pieces, blocks in scales for pair in _pairs(pieces, blocks)]
-
-    def x_of(position: Position, kind: str) -> float:
-        return meeting if kind == "horizon" else _x_after(position, placed)
-
-    return _with_marks(rows, [(name, x_of(at, kind), kind) for name, at, kind in marks])
+    marks = [("horizon", meeting, "horizon")] if horizon is not None else []
+    marks += [(name, _x_after(position, placed), "cursor") for name, position in cursors]
+    return _with_marks(rows, marks)
 
 
 def kafka_strip(segments: Sequence[Piece], offsets: Sequence[tuple[str, int, str]]) -> Strip:

@@ -75,10 +75,8 @@ def _forecasts(requested: PageRequest) -> WhatIfRequest:
             each.name: requested.text(f"{name}.{each.name}") for each in LISTED[name].settings
         }
         request.strategies.append(CompactionStrategy(name=name, settings=settings))
-    size, time_ms = (
-        _unit(requested, "size_unit", SIZE_UNITS),
-        _unit(requested, "time_unit", TIME_UNITS_MS),
-    )
+    size = requested.unit("size_unit", SIZE_UNITS)
+    time_ms = requested.unit("time_unit", TIME_UNITS_MS)
     request.replays.extend(
         [ReplaySetting(threshold_bytes=each * size) for each in _numbers(requested, "threshold")]
         + [ReplaySetting(interval_ms=each * time_ms) for each in _numbers(requested, "every")]
@@ -90,7 +88,7 @@ def _forecasts(requested: PageRequest) -> WhatIfRequest:
 def _cleanings(requested: PageRequest) -> WhatIfRequest:
     """Combines the ratios and the lags of a question. Raises Refusal."""
     ratios = requested.text("ratio").replace(",", " ").split()
-    time_ms = _unit(requested, "time_unit", TIME_UNITS_MS)
+    time_ms = requested.unit("time_unit", TIME_UNITS_MS)
     lags = [str(each * time_ms) for each in _numbers(requested, "lag")]
     # Bounded before they are combined.
     _check_count(ratios)
@@ -109,13 +107,6 @@ def _cleanings(requested: PageRequest) -> WhatIfRequest:
 def _check_count(replays: Sequence[object]) -> None:
     if len(replays) > REPLAYS_MAX:
         raise Refusal(400, f"At most {REPLAYS_MAX} settings are compared at a time.")
-
-
-def _unit(requested: PageRequest, name: str, units: dict[str, int]) -> int:
-    first = next(iter(units))
-    if (unit := requested.text(name, first)) not in units:
-        raise Refusal(400, f"{unit[:100]!r} is not a unit: use {', '.join(units)}.")
-    return units[unit]
 
 
 def _numbers(requested: PageRequest, name: str) -> list[int]:

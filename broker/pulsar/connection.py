@@ -26,7 +26,14 @@ from ledgerfold.broker.pulsar.errors import (
     number_for_unsubscribe,
     refusal_by,
 )
-from ledgerfold.broker.pulsar.frames import Frame, Splitter, command, encode, parse
+from ledgerfold.broker.pulsar.frames import (
+    NO_REQUEST,
+    Frame,
+    Splitter,
+    command,
+    encode,
+    parse,
+)
 from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.pulsar.lookups import Lookups
 from ledgerfold.broker.pulsar.producing import Producing
@@ -48,8 +55,6 @@ FIRST_FRAME_BYTES_MAX = 64 * 1024
 PROTOCOL_VERSION = 20
 # Pulsar's connectionLivenessCheckTimeoutMillis.
 ALIVE_S = 5.0
-# The time until a refused connection is closed, as in Pulsar.
-_NO_REQUEST = 2**64 - 1
 _PONG = encode(command(pulsar_pb2.CommandPong()))
 _PING = encode(command(pulsar_pb2.CommandPing()))
 _log = logging.getLogger(__name__)
@@ -230,7 +235,7 @@ class Connection(asyncio.Protocol):
     def _refuse(self, error: LedgerfoldError) -> None:
         """Sends the error, and closes the connection."""
         _log.warning("The connection of %s is closed: %s", self._link.address, error)
-        self._link.send(error_answer(_NO_REQUEST, error))
+        self._link.send(error_answer(NO_REQUEST, error))
         self._link.close()
 
     async def _handle(self, frame: Frame, size_bytes: int) -> None:

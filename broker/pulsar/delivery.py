@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.pulsar.batch_acks import BatchAcks
 from ledgerfold.broker.pulsar.entries import to_served
-from ledgerfold.broker.pulsar.frames import command, encode_with_payload, message_id
+from ledgerfold.broker.pulsar.frames import NO_REQUEST, command, encode_with_payload, message_id
 from ledgerfold.broker.pulsar.from_native import PulsarEntry, words_of
 from ledgerfold.broker.pulsar.link import THREAD_BYTES, THREAD_MESSAGES, Link
 from ledgerfold.broker.security.guard import Target
@@ -30,7 +30,6 @@ from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import CommandRedeliver, CommandSubscribe
 
-REQUEST_OF_SERVER = 2**64 - 1
 # About a millisecond's work: then other tasks run.
 _SLICE_MESSAGES = 500
 _AFTER_DAMAGE_S = 1.0
@@ -132,7 +131,7 @@ class AttachedConsumer:
 
     def notify_closed(self) -> None:
         """Closes the consumer at its client, which reconnects it."""
-        closing = pulsar_pb2.CommandCloseConsumer(consumer_id=self.id, request_id=REQUEST_OF_SERVER)
+        closing = pulsar_pb2.CommandCloseConsumer(consumer_id=self.id, request_id=NO_REQUEST)
         self._link.send(closing)
 
     def detach(self) -> None:

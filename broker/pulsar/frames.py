@@ -33,6 +33,8 @@ from ledgerfold.v1.pulsar_pb2 import BaseCommand, MessageIdData, MessageMetadata
 COMMAND_BYTES_MAX = 2 * 1024 * 1024
 # Metadata, the command and sizes, in addition to the largest payload.
 FRAME_MARGIN_BYTES = 64 * 1024
+# The request id of what the broker sends without a request of the client.
+NO_REQUEST = 2**64 - 1
 _SIZE = struct.Struct(">I")
 _TWO_SIZES = struct.Struct(">II")
 _CHECKED = struct.Struct(">HII")

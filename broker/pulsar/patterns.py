@@ -21,7 +21,7 @@ import google_crc32c
 import re2
 
 from ledgerfold.storage.errors import InvalidRequest
-from ledgerfold.storage.partition_names import parse_partition
+from ledgerfold.storage.partition_names import base_topic
 
 PATTERN_CHARS_MAX = 1000
 ENGINE_BYTES_MAX = 64 * 1024
@@ -57,9 +57,7 @@ class Pattern:
 
     def matches(self, name: str) -> bool:
         """Returns whether the pattern matches the full name of a topic or partition."""
-        partition = parse_partition(name)
-        name = name if partition is None else partition.topic
-        return self._compiled.fullmatch(name.partition("://")[2]) is not None
+        return self._compiled.fullmatch(base_topic(name).partition("://")[2]) is not None
 
     async def matching(self, names: Iterable[str]) -> list[str]:
         matches, began_s = list[str](), time.monotonic()

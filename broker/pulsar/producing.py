@@ -21,6 +21,7 @@ from ledgerfold.broker.common.names import COMPACTION_CURSOR
 from ledgerfold.broker.pulsar.entries import Storable, to_stored
 from ledgerfold.broker.pulsar.errors import is_cpp, number_for_message
 from ledgerfold.broker.pulsar.frames import (
+    NO_REQUEST,
     Content,
     Frame,
     command,
@@ -54,7 +55,6 @@ from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandProducer, CommandSend
 
 _MODES = tuple(AccessMode)
 AnyProducer = Producer | NonPersistentProducer
-_REQUEST_OF_SERVER = 2**64 - 1
 # Larger entries are checked on a thread: about a millisecond's work.
 _THREAD_BYTES = 512 * 1024
 _log = logging.getLogger(__name__)
@@ -307,7 +307,7 @@ class Producing:
         if self._producers.get(attached.id) is attached:
             del self._producers[attached.id]
             closing = pulsar_pb2.CommandCloseProducer(
-                producer_id=attached.id, request_id=_REQUEST_OF_SERVER
+                producer_id=attached.id, request_id=NO_REQUEST
             )
             self._link.send(closing)
         attached.detach()

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import sys
 from bisect import bisect_left
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from ledgerfold.broker.common.names import namespace_of
 from ledgerfold.broker.pulsar.patterns import Pattern, hash_of
@@ -24,12 +24,8 @@ Key = tuple[str, str]
 _NOTES_MAX = 1000
 
 
-class Follower(Protocol):
-    """A watcher. It sees the list and the noted changes in the same step."""
-
-    def note(self, name: str, exists: bool) -> None:
-        """Notes a change of the list."""
-        ...
+# Called with each change of a list, in the same step: a name, and whether the topic exists now.
+Note: TypeAlias = Callable[[str, bool], None]
 
 
 class TopicList:
@@ -38,7 +34,7 @@ class TopicList:
     def __init__(self, broker: Broker, namespace: str, pattern: Pattern) -> None:
         self._broker, self._namespace, self._pattern = broker, namespace, pattern
         self.names: list[str] = []
-        self.followers: set[Follower] = set()
+        self.followers: set[Note] = set()
         # Changes that are not in the list yet: for each name, whether the topic exists.
         self._changes: dict[str, bool] = {}
         self._changed = asyncio.Event()
@@ -101,8 +97,8 @@ class TopicList:
             else:
                 del self.names[at]
             self._hash = None
-            for follower in self.followers:
-                follower.note(name, exists)
+            for note in self.followers:
+                note(name, exists)
 
 
 class TopicLists:
@@ -112,22 +108,22 @@ class TopicLists:
         self._broker = broker
         self._lists: dict[Key, TopicList] = {}
 
-    def follow(self, namespace: str, pattern: str, follower: Follower) -> TopicList:
-        """Returns the list, and notifies `follower` of its changes. Raises InvalidRequest."""
+    def follow(self, namespace: str, pattern: str, note: Note) -> TopicList:
+        """Returns the list, and passes its changes to `note`. Raises InvalidRequest."""
         key = namespace, pattern
         topic_list = self._lists.get(key)
         if topic_list is None:
             topic_list = TopicList(self._broker, namespace, Pattern.of(pattern))
             self._lists[key] = topic_list
-        topic_list.followers.add(follower)
+        topic_list.followers.add(note)
         return topic_list
 
-    def leave(self, namespace: str, pattern: str, follower: Follower) -> None:
-        """Stops notifying `follower`, and ends the list if it has no other follower."""
+    def leave(self, namespace: str, pattern: str, note: Note) -> None:
+        """Stops passing changes to `note`, and ends the list if it has no other follower."""
         key = namespace, pattern
         topic_list = self._lists.get(key)
         if topic_list is not None:
-            topic_list.followers.discard(follower)
+            topic_list.followers.discard(note)
             if not topic_list.followers:
                 del self._lists[key]
                 topic_list.close()

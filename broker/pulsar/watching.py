@@ -79,8 +79,8 @@ class TopicListWatcher:
         namespace, pattern = parse_namespace(requested.namespace), requested.topics_pattern
         with ExitStack() as resources:
             resources.enter_context(link.broker.outgoing.stream())
-            self._list = lists.follow(namespace, pattern, self)
-            resources.callback(lists.leave, namespace, pattern, self)
+            self._list = lists.follow(namespace, pattern, self.note)
+            resources.callback(lists.leave, namespace, pattern, self.note)
             # There is no way to end one watcher: its client connects again, and is refused.
             target = Target.namespace_named(namespace)
             resources.enter_context(link.use(Need.LIST, target, lambda error: link.close()))

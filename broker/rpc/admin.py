@@ -36,34 +36,21 @@ _COMPACTOR_KNOWN_SECONDS = 10.0
 
 def admin_calls(broker: Broker) -> dict[str, Handler]:
     """Returns the handlers by their names in the wire contract."""
-
-    async def get_broker_info(
-        request: admin_pb2.GetBrokerInfoRequest,
-    ) -> admin_pb2.GetBrokerInfoResponse:
-        if request.await_compactor:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_COMPACTOR_KNOWN_SECONDS):
-                    await broker.compactor.known()
-        return broker_info(broker)
-
-    return {
-        "GetBrokerInfo": get_broker_info,
-        **calls_of(
-            TopicHandlers(broker),
-            MessageHandlers(broker),
-            PartitionedTopicHandlers(broker),
-            SubscriptionHandlers(broker),
-            PropertyHandlers(broker),
-            NamespaceHandlers(broker),
-            PermissionHandlers(broker),
-            PolicyHandlers(broker),
-            SchemaHandlers(broker),
-            CompactionHandlers(broker),
-            ClockHandlers(broker),
-            StateHandlers(broker),
-            FaultHandlers(broker),
-        ),
-    }
+    return calls_of(
+        TopicHandlers(broker),
+        MessageHandlers(broker),
+        PartitionedTopicHandlers(broker),
+        SubscriptionHandlers(broker),
+        PropertyHandlers(broker),
+        NamespaceHandlers(broker),
+        PermissionHandlers(broker),
+        PolicyHandlers(broker),
+        SchemaHandlers(broker),
+        CompactionHandlers(broker),
+        BrokerHandlers(broker),
+        StateHandlers(broker),
+        FaultHandlers(broker),
+    )
 
 
 def broker_info(broker: Broker) -> admin_pb2.GetBrokerInfoResponse:
@@ -86,8 +73,17 @@ def broker_info(broker: Broker) -> admin_pb2.GetBrokerInfoResponse:
     )
 
 
-class ClockHandlers(Handlers):
-    """The calls that read and move the broker's clock (broker/common/clock.py)."""
+class BrokerHandlers(Handlers):
+    """The calls about the broker itself, and about its clock (broker/common/clock.py)."""
+
+    async def info(
+        self, request: admin_pb2.GetBrokerInfoRequest
+    ) -> admin_pb2.GetBrokerInfoResponse:
+        if request.await_compactor:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_COMPACTOR_KNOWN_SECONDS):
+                    await self._broker.compactor.known()
+        return broker_info(self._broker)
 
     async def get(self, request: admin_pb2.GetClockRequest) -> admin_pb2.GetClockResponse:
         return admin_pb2.GetClockResponse(
@@ -113,11 +109,8 @@ class PolicyHandlers(Handlers):
 
     async def get(self, request: admin_pb2.GetPoliciesRequest) -> admin_pb2.GetPoliciesResponse:
         kind, name = _scope(request.scope)
-        of = (
-            self._broker.policies.of_topic
-            if kind == "topic"
-            else self._broker.policies.of_namespace
-        )
+        policies = self._broker.policies
+        of = policies.of_topic if kind == "topic" else policies.of_namespace
         return admin_pb2.GetPoliciesResponse(policies=of(name, applied=request.applied))
 
     @runs_to_completion

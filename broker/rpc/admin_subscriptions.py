@@ -11,7 +11,7 @@ from ledgerfold.broker.common.given_names import shown
 from ledgerfold.broker.common.names import COMPACTION_CURSOR, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.compaction import cursor_operations as compaction_cursor
-from ledgerfold.broker.rpc.existing import existing_names
+from ledgerfold.broker.rpc.existing import check_whole, existing_names
 from ledgerfold.broker.rpc.handlers import Handlers
 from ledgerfold.broker.subscriptions import cursor_operations as cursor_operations
 from ledgerfold.broker.subscriptions.lifecycle import (
@@ -29,7 +29,7 @@ from ledgerfold.storage.errors import (
     NothingExpired,
     SubscriptionExists,
 )
-from ledgerfold.storage.partition_names import parse_partition
+from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.data_pb2 import StartPosition
 
@@ -89,10 +89,9 @@ class SubscriptionHandlers(Handlers):
     ) -> admin_pb2.ExpireMessagesResponse:
         if request.older_than_ms or not request.subscription:
             raise InvalidRequest("Name a subscription, and either a message id or an age.")
-        self._check_whole(request.topic, "A message belongs to one partition")
         name, through = persistent_topic(request.topic), request.through
-        partition = parse_partition(name)
-        if through.partition != (-1 if partition is None else partition.index):
+        check_whole(self._broker, name, "A message belongs to one partition")
+        if through.partition != partition_index(name):
             why = f"The message id names partition {through.partition}, not {name}."
             raise InvalidRequest(why)
         topic, position = await self._topic(name), Position(through.ledger_id, through.entry_id)
@@ -125,7 +124,8 @@ class SubscriptionHandlers(Handlers):
                 raise InvalidRequest(f"Cannot reset to {request.ago_ms} ms ago; minimum: 0.")
             start = StartPosition(publish_time_ms=self._broker.clock_ms() - request.ago_ms)
         if start.WhichOneof("at") == "message_id":
-            self._check_whole(request.topic, "A message belongs to one partition")
+            name = persistent_topic(request.topic)
+            check_whole(self._broker, name, "A message belongs to one partition")
 
         async def reset(name: str) -> None:
             topic = await self._topic(name)
@@ -140,8 +140,9 @@ class SubscriptionHandlers(Handlers):
     async def skip_messages(
         self, request: admin_pb2.SkipMessagesRequest
     ) -> admin_pb2.SkipMessagesResponse:
-        self._check_whole(request.topic, "Messages have no order across partitions")
-        topic = await self._topic(persistent_topic(request.topic))
+        name = persistent_topic(request.topic)
+        check_whole(self._broker, name, "Messages have no order across partitions")
+        topic = await self._topic(name)
         if request.subscription == COMPACTION_CURSOR:
             skipped = await compaction_cursor.skip(topic, request.entries)
         else:
@@ -166,11 +167,6 @@ class SubscriptionHandlers(Handlers):
     def _names(self, topic: str) -> list[str]:
         """Returns the full names of the topic's partitions, or its own."""
         return self._broker.partitions.names(persistent_topic(topic))
-
-    def _check_whole(self, topic: str, why: str) -> None:
-        """Raises NotAllowed for a partitioned topic."""
-        if self._broker.partitions.count(persistent_topic(topic)):
-            raise NotAllowed(f"{why}: name one, {topic}-partition-0 or another.")
 
     async def _topic(self, name: str) -> Topic:
         """Returns the loaded topic. Raises TopicNotFound."""

@@ -13,7 +13,12 @@ from typing import Any
 from ledgerfold.broker.common.given_names import check_properties
 from ledgerfold.broker.common.names import full_topic, parse_namespace, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
-from ledgerfold.broker.rpc.existing import existing_names, recorded_name, stored_topics
+from ledgerfold.broker.rpc.existing import (
+    check_whole,
+    existing_names,
+    recorded_name,
+    stored_topics,
+)
 from ledgerfold.broker.rpc.handlers import Handlers
 from ledgerfold.broker.rpc.name_pages import page_of
 from ledgerfold.broker.stats.kafka import kafka_internal_stats, kafka_stats
@@ -30,7 +35,6 @@ from ledgerfold.broker.topics.operations import terminate_topic, truncate_topic
 from ledgerfold.broker.topics.partitions import on_each
 from ledgerfold.broker.topics.single_entries import entry_by_id, examined_entry, peeked_entries
 from ledgerfold.storage.entry import Position
-from ledgerfold.storage.errors import NotAllowed
 from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.records_pb2 import MessageId
@@ -120,10 +124,7 @@ class TopicHandlers(Handlers):
         self, request: admin_pb2.TerminateTopicRequest
     ) -> admin_pb2.TerminateTopicResponse:
         name = persistent_topic(request.topic, "terminated")
-        if self._broker.partitions.count(name):
-            raise NotAllowed(
-                f"Only one partition can be terminated: name {name}-partition-0 or another."
-            )
+        check_whole(self._broker, name, "Only one partition can be terminated")
         last = await terminate_topic(self._broker, name)
         return admin_pb2.TerminateTopicResponse(last_message_id=_entry_id(name, last))
 
@@ -131,10 +132,7 @@ class TopicHandlers(Handlers):
         self, request: admin_pb2.GetMessageIdByTimestampRequest
     ) -> admin_pb2.GetMessageIdByTimestampResponse:
         name = persistent_topic(request.topic, "searched")
-        if self._broker.partitions.count(name):
-            raise NotAllowed(
-                f"A message belongs to one partition: name {name}-partition-0 or another."
-            )
+        check_whole(self._broker, name, "A message belongs to one partition")
         topic = await self._broker.any_topic(name, create=False)
         if isinstance(topic, KafkaTopic):
             offset = await topic.offset_at_time(request.publish_time_ms, read_committed=False)
@@ -183,9 +181,7 @@ class MessageHandlers(Handlers):
     async def by_id(
         self, request: admin_pb2.GetMessageByIdRequest
     ) -> admin_pb2.GetMessageByIdResponse:
-        name, at = (
-            recorded_name(self._broker, request.topic),
-            Position(request.ledger_id, request.entry_id),
-        )
+        name = recorded_name(self._broker, request.topic)
+        at = Position(request.ledger_id, request.entry_id)
         entry = await entry_by_id(self._broker, name, at)
         return admin_pb2.GetMessageByIdResponse(entry=bytes(entry.data))

@@ -6,6 +6,7 @@ from ledgerfold.broker.common.given_names import is_stand_in, shown_topic
 from ledgerfold.broker.common.names import full_topic, persistent_topic
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.topic import Topic
+from ledgerfold.storage.errors import NotAllowed
 
 COMPACTED = "compacted"
 
@@ -39,6 +40,12 @@ def stored_names(broker: Broker, name: str) -> list[str]:
     """Returns existing_names() of a persistent topic. Raises TopicNotFound, NotAllowed."""
     persistent_topic(name, COMPACTED)
     return existing_names(broker, name)
+
+
+def check_whole(broker: Broker, topic: str, why: str) -> None:
+    """Raises NotAllowed for a partitioned topic."""
+    if broker.partitions.count(topic):
+        raise NotAllowed(f"{why}: name {topic}-partition-0 or another.")
 
 
 async def stored_topics(broker: Broker, name: str) -> list[Topic]:

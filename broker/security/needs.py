@@ -118,10 +118,8 @@ COMMANDS: Final[Mapping[str, Need]] = {
 }
 
 _ADMIN = "/admin/v2"
-_TENANT, _NAMESPACE = (
-    f"{_ADMIN}/tenants/{{tenant}}",
-    f"{_ADMIN}/namespaces/{{tenant}}/{{namespace}}",
-)
+_TENANT = f"{_ADMIN}/tenants/{{tenant}}"
+_NAMESPACE = f"{_ADMIN}/namespaces/{{tenant}}/{{namespace}}"
 _ALL = f"{_ADMIN}/{{domain}}/{{tenant}}/{{namespace}}"
 _TOPIC = f"{_ALL}/{{topic}}"
 _SUBSCRIPTION = f"{_TOPIC}/subscription/{{subscription}}"

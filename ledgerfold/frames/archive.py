@@ -12,11 +12,10 @@ from pathlib import Path
 
 from google.protobuf.message import Message
 
-from ledgerfold.frames.directory import FilePart, Piece, Stored, held, is_snapshot
+from ledgerfold.frames.directory import FilePart, Piece, Stored, is_snapshot, opened
 from ledgerfold.storage.entry import EARLIEST, LATEST
 from ledgerfold.storage.errors import MissingFile
 from ledgerfold.storage.files import REAL
-from ledgerfold.storage.lock import ReadLock
 from ledgerfold.storage.names import LABEL, deletion_vector_path, ledgers_dir
 from ledgerfold.storage.records import (
     DELETION_VECTORS,
@@ -37,9 +36,7 @@ def archive_of(folder: Path, topic: str, now_ms: int) -> Iterator[Iterator[bytes
     `folder`: a data directory, which is held meanwhile, or a snapshot. Raises TopicNotFound,
     InvalidRequest (a Kafka topic), DirectoryLocked, Corruption, MissingFile, FileNotFoundError.
     """
-    with held(folder) as lock:
-        is_same_boot = isinstance(lock, ReadLock) and lock.is_same_boot
-        stored = Stored(folder, is_same_boot=is_same_boot)
+    with opened(folder) as stored:
         yield _blocks(stored, topic, now_ms)
 
 

@@ -24,12 +24,7 @@ from ledgerfold.frames.parts import PART_BYTES, Part, before, narrowed
 from ledgerfold.frames.query import Query
 from ledgerfold.storage.deletion_vector import VectorCache
 from ledgerfold.storage.entry import EARLIEST, LATEST, Buffer, Position
-from ledgerfold.storage.errors import (
-    MetadataLost,
-    MissingFile,
-    NotAllowed,
-    TopicNotFound,
-)
+from ledgerfold.storage.errors import MetadataLost, MissingFile, TopicNotFound
 from ledgerfold.storage.files import REAL, Files, ReadFile
 from ledgerfold.storage.kafka.batch import read_batch_header
 from ledgerfold.storage.key_value import MemoryKeyValue
@@ -43,7 +38,7 @@ from ledgerfold.storage.names import (
     metadata_dir,
     parse_ledger_dir,
 )
-from ledgerfold.storage.partition_names import parse_partition, partition_name
+from ledgerfold.storage.partition_names import partition_index, partition_name
 from ledgerfold.storage.reader import LedgerReader
 from ledgerfold.storage.recovery import recovered
 from ledgerfold.storage.recovery_report import RecoveryReport
@@ -127,6 +122,13 @@ def is_snapshot(folder: Path) -> bool:
 def held(folder: Path) -> AbstractContextManager[object]:
     """Returns what keeps the folder unchanged while it is read. Raises DirectoryLocked."""
     return nullcontext() if is_snapshot(folder) else ReadLock(folder)
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Stored]:
+    """Yields the records of a folder, which does not change meanwhile. Raises as held(), Stored."""
+    with held(folder) as lock:
+        yield Stored(folder, is_same_boot=isinstance(lock, ReadLock) and lock.is_same_boot)
 
 
 def place_of(folder: Path) -> tuple[Path, Files]:
@@ -277,18 +279,13 @@ class Stored:
         """Returns the parts of a read. Raises TopicNotFound, NotAllowed, StorageError."""
         parts = list[Part]()
         for topic in self.topics(query.topic):
-            partition = parse_partition(topic.name)
-            number = -1 if partition is None else partition.index
             is_kafka = topic.HasField("kafka")
-            if is_kafka and query.compacted:
-                raise NotAllowed(
-                    f"{topic.name} is a Kafka topic: it has no separate compacted view, "
-                    "because cleaned records are removed for every reader. Read it as it is."
-                )
+            if is_kafka:
+                query.check_log(topic.name)
             pieces = self._kafka_pieces(topic, query) if is_kafka else self._pieces(topic, query)
             offsets = narrowed(query, *offsets_of(topic)) if is_kafka else None
             parts += [
-                FilePart(self.folder, number, tuple(group), offsets)
+                FilePart(self.folder, partition_index(topic.name), tuple(group), offsets)
                 for group in grouped(list(pieces))
             ]
         return parts

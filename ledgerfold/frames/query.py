@@ -107,6 +107,14 @@ class Query:
         """Returns whether an entry is in the range of times."""
         return self.start_ms <= header.publish_time_ms < self.end_ms
 
+    def check_log(self, topic: str) -> None:
+        """Raises NotAllowed if a Kafka topic is to be read compacted."""
+        if self.compacted:
+            raise NotAllowed(
+                f"{topic} is a Kafka topic: it has no separate compacted view, because cleaned "
+                "records are removed for every reader. Read it as it is."
+            )
+
 
 def _several(keys: Iterable[str | bytes]) -> Iterable[str | bytes]:
     if isinstance(keys, str | bytes):

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
 
-from ledgerfold.frames.directory import Stored, held
+from ledgerfold.frames.directory import Stored, held, opened
 from ledgerfold.frames.messages import KafkaRows, PulsarRows
 from ledgerfold.frames.native import NativeRows
 from ledgerfold.frames.parts import Part
@@ -23,21 +23,22 @@ from ledgerfold.frames.remote import Remote
 from ledgerfold.frames.rows import Rows
 from ledgerfold.storage.codec import decoding, unknown_codec
 from ledgerfold.storage.entry import Codec, EntryHeader, Position
-from ledgerfold.storage.lock import ReadLock
 
 ROWS_MAX = 65_536
 BYTES_MAX = 16 * 1024 * 1024
 
 
+def _source(query: Query) -> AbstractContextManager[Remote | Stored]:
+    if query.url is not None:
+        return Remote(query.url, query.credentials)
+    assert query.data is not None
+    return opened(query.data)
+
+
 def parts_of(query: Query) -> Sequence[Part]:
     """Plans a read. Raises TopicNotFound, NotAllowed, StorageError, ServiceError."""
-    if query.url is not None:
-        with Remote(query.url, query.credentials) as remote:
-            return remote.parts(query)
-    assert query.data is not None
-    with held(query.data) as lock:
-        is_same_boot = isinstance(lock, ReadLock) and lock.is_same_boot
-        return Stored(query.data, is_same_boot=is_same_boot).parts(query)
+    with _source(query) as source:
+        return source.parts(query)
 
 
 def last_positions(query: Query) -> dict[str, Position]:
@@ -45,39 +46,29 @@ def last_positions(query: Query) -> dict[str, Position]:
 
     On a Kafka topic, only messages that the read would return count.
     """
-    if query.url is not None:
-        with Remote(query.url, query.credentials) as remote:
-            return remote.last_positions(query)
-    assert query.data is not None
-    with held(query.data) as lock:
-        is_same_boot = isinstance(lock, ReadLock) and lock.is_same_boot
-        return Stored(query.data, is_same_boot=is_same_boot).last_positions(query)
+    with _source(query) as source:
+        return source.last_positions(query)
 
 
 def batches_of(query: Query, rows_max: int = ROWS_MAX) -> Generator[pa.RecordBatch, None, None]:
     """Yields the rows of a read. A directory is held for as long as the iterator is in use."""
-    lock: AbstractContextManager[object] = nullcontext()
-    if query.data is not None:
-        lock = held(query.data)
-    with lock:
+    with nullcontext() if query.data is None else held(query.data):
         for part in parts_of(query):
             yield from batches_in(part, query, rows_max)
 
 
 def batches_in(part: Part, query: Query, rows_max: int = ROWS_MAX) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a part. Raises Corruption for an entry that does not decode."""
-    codec, rows, first = -1, _none(query, part), ""
+    rows: Rows = NativeRows(query, part.partition)
+    codec, first = -1, ""
     for entries in part.entries():
         for header, data in entries:
             if not query.takes(header):
                 continue
             if header.codec != codec or rows.rows >= rows_max or rows.size_bytes >= BYTES_MAX:
                 yield from _finished(rows, rows_max, first)
-                codec, rows, first = (
-                    header.codec,
-                    _rows_of(header, query, part),
-                    str(header.position),
-                )
+                codec, first = header.codec, str(header.position)
+                rows = _rows_of(header, query, part)
             values_at = header.header_bytes + header.key_bytes
             with decoding(f"entry {header.position} of {query.topic}"):
                 rows.add(header, data[header.header_bytes : values_at], data[values_at:])
@@ -91,10 +82,6 @@ def _finished(rows: Rows, rows_max: int, first: str) -> Iterator[pa.RecordBatch]
         batch = rows.batch()
     for start in range(0, len(batch), rows_max):
         yield batch.slice(start, rows_max)
-
-
-def _none(query: Query, part: Part) -> Rows:
-    return NativeRows(query, part.partition)
 
 
 def _rows_of(header: EntryHeader, query: Query, part: Part) -> Rows:

@@ -163,11 +163,7 @@ class Remote:
         return RemotePart(self._url, topic, index, start, end, credentials=credentials, **others)
 
     def _kafka_parts(self, topic: str, query: Query, part_bytes: int) -> Iterator[RemotePart]:
-        if query.compacted:
-            raise NotAllowed(
-                f"{topic} is a Kafka topic: it has no separate compacted view, because cleaned "
-                "records are removed for every reader. Read it as it is."
-            )
+        query.check_log(topic)
         log = whole_description(self.call, kafka_pb2.DescribeLogRequest(topic=topic))
         first, end = narrowed(query, log.log_start_offset, _visible_end(log, query))
         if first >= end:

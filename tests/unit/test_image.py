@@ -197,7 +197,7 @@ def test_the_pulsar_standalone_command_starts_a_broker(tmp_path: Path) -> None:
     assert options.pulsar_listen == "0.0.0.0:6650"
     assert options.admin_listen == "0.0.0.0:8080"
     assert options.listen == "0.0.0.0:7650"
-    assert (options.ui, options.ui_writes) == ("0.0.0.0:7680", False)
+    assert (options.ui_listen, options.ui_writes) == ("0.0.0.0:7680", False)
     assert options.insecure
     refused = subprocess.run(
         ["bin/pulsar", "zookeeper"], cwd=tmp_path, capture_output=True, timeout=WAIT_S, check=False

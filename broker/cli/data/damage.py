@@ -9,8 +9,7 @@ import errno
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,13 +77,17 @@ def _verify(options: argparse.Namespace) -> int:
     "with --yes, if the metadata have lost records: rebuild them from the ledgers",
 )
 def _repair(options: argparse.Namespace) -> int:
+    from ledgerfold.storage.lock import DirectoryLock
     from ledgerfold.storage.repair.plan import make_plan
     from ledgerfold.storage.repair_manifest import unfinished_repairs
+    from ledgerfold.version import __version__
 
-    with _locked(options.data) as lock:
+    _check_is_data(options.data)
+    with DirectoryLock(options.data, __version__) as lock:
         stored, now_ms = _stored(options.data), time.time_ns() // 1_000_000
         plan = make_plan(_survey(options.data, stored, lock), now_ms)
-        _print(options, [*map(_step_row, plan.steps), *map(_refused_row, plan.refused)])
+        refused = [{**_step_row(each), "what": f"unchanged: {each.what}"} for each in plan.refused]
+        _print(options, [*map(_step_row, plan.steps), *refused])
         missing = _missing_option(options, plan)
         if not missing:
             _apply(options, plan, stored, now_ms)
@@ -153,17 +156,6 @@ def _check_is_data(data: Path) -> None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), missing)
 
 
-@contextmanager
-def _locked(data: Path) -> Iterator[DirectoryLock]:
-    """Locks the directory. Raises DirectoryLocked, which names the owner, and FileNotFoundError."""
-    from ledgerfold.storage.lock import DirectoryLock
-    from ledgerfold.version import __version__
-
-    _check_is_data(data)
-    with DirectoryLock(data, __version__) as lock:
-        yield lock
-
-
 def _stored(data: Path) -> StoredPairs:
     from ledgerfold.storage.names import metadata_dir
     from ledgerfold.storage.rocks_reading import read_pairs
@@ -230,10 +222,6 @@ def _step_row(step: Step) -> Row:
         "messages_lost": "unknown" if step.messages is None else step.messages,
         "what": step.what,
     }
-
-
-def _refused_row(step: Step) -> Row:
-    return {**_step_row(step), "what": f"unchanged: {step.what}"}
 
 
 def _print(options: argparse.Namespace, rows: Iterable[Row]) -> None:

@@ -81,8 +81,7 @@ class Stage:
         reader = self.client.create_reader(
             self.topic, MessageId.earliest, is_read_compacted=compacted
         )
-        while reader.has_message_available():
-            yield reader.read_next()
+        yield from reader
         reader.close()
 
     def print_sizes(self) -> None:

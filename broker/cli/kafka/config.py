@@ -86,15 +86,14 @@ def _unset(options: argparse.Namespace) -> None:
 @ROWS
 def _get(options: argparse.Namespace) -> None:
     config = admin_of(options).kafka.config(options.topic)
+    own = "topic" if options.topic else "broker"
     if options.name is not None:
         if options.name not in config:
-            of = "topic" if options.topic else "broker"
-            raise InvalidRequest(f"Kafka has no {of} setting {options.name} for logs.")
+            raise InvalidRequest(f"Kafka has no {own} setting {options.name} for logs.")
         if options.output is None:
             print(config[options.name].value)
             return
         config = {options.name: config[options.name]}
-    own = "topic" if options.topic else "broker"
     print_rows(
         options,
         (

@@ -116,14 +116,13 @@ def report_end(status: GetCompactionStatusResponse) -> int:
 
 
 def _report_run(run: RunRecord, prefix: str = "") -> int:
-    from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS
-
-    if run.state != RUN_STATE_SUCCESS:
+    code = _code(run)
+    if code == DONE:
+        print(f"{prefix}{figures(run)}")
+    else:
         why = run.error_message or "the compaction failed"
         print(f"ledgerfold: {prefix}{why}", file=sys.stderr)
-    else:
-        print(f"{prefix}{figures(run)}")
-    return _code(run)
+    return code
 
 
 def _code(run: RunRecord) -> int:

@@ -9,10 +9,10 @@ ledgerfold topics permissions acme/shop/orders
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from ledgerfold.broker.cli.connecting import admin_of
 from ledgerfold.broker.cli.output import ANSWER, print_answer, print_object
+from ledgerfold.broker.cli.topics.policies import scope_of
 from ledgerfold.broker.cli.verbs import Verbs, argument, repeated
 
 NAMESPACES, TENANTS = Verbs(), Verbs()
@@ -67,13 +67,9 @@ PERMISSIONS = Verbs()
 _ROLE = argument("--role ROLE", "the role of clients", required=True)
 
 
-def _scope(options: argparse.Namespace) -> dict[str, Any]:
-    return {options.scope: getattr(options, options.scope)}
-
-
 @PERMISSIONS.verb("permissions", "show the permissions of roles", ANSWER)
 def _permissions(options: argparse.Namespace) -> None:
-    permissions = admin_of(options).permissions(**_scope(options))
+    permissions = admin_of(options).permissions(**scope_of(options))
     lines = (f"{role}  {', '.join(actions)}" for role, actions in sorted(permissions.items()))
     print_object(options, permissions, "\n".join(lines))
 
@@ -82,9 +78,9 @@ def _permissions(options: argparse.Namespace) -> None:
 @argument("--actions ACTIONS", "produce, consume, or both with a comma", required=True)
 def _grant(options: argparse.Namespace) -> None:
     actions = [each.strip() for each in options.actions.split(",")]
-    admin_of(options).grant_permission(options.role, actions, **_scope(options))
+    admin_of(options).grant_permission(options.role, actions, **scope_of(options))
 
 
 @PERMISSIONS.verb("revoke-permission", "remove the permissions of a role", _ROLE)
 def _revoke(options: argparse.Namespace) -> None:
-    admin_of(options).revoke_permission(options.role, **_scope(options))
+    admin_of(options).revoke_permission(options.role, **scope_of(options))

@@ -60,22 +60,22 @@ def of_scope(scope: str) -> Argument:
     return together(TOPIC if scope == "topic" else _NAMESPACE, defaults(scope=scope))
 
 
-def _scope(options: argparse.Namespace) -> dict[str, Any]:
+def scope_of(options: argparse.Namespace) -> dict[str, Any]:
     return {options.scope: getattr(options, options.scope)}
 
 
 def _policies(options: argparse.Namespace) -> Policies:
-    return admin_of(options).policies(**_scope(options), applied=options.applied)
+    return admin_of(options).policies(**scope_of(options), applied=options.applied)
 
 
 def _set(options: argparse.Namespace, **values: Any) -> None:
     from ledgerfold.v1.records_pb2 import Policies
 
-    admin_of(options).update_policies(**_scope(options), values=Policies(**values))
+    admin_of(options).update_policies(**scope_of(options), values=Policies(**values))
 
 
 def _remove(options: argparse.Namespace, *fields: str) -> None:
-    admin_of(options).update_policies(**_scope(options), remove=fields)
+    admin_of(options).update_policies(**scope_of(options), remove=fields)
 
 
 def _add_removal(policy: str, inherited: str, *fields: str) -> None:
@@ -161,7 +161,7 @@ _add_removal("retention", "retention", "retention_ms", "retention_bytes")
 @strategy_settings("--set")
 def _set_strategy(options: argparse.Namespace) -> None:
     settings = settings_of(options.strategy_settings)
-    admin_of(options).set_compaction_strategy(options.strategy, settings, **_scope(options))
+    admin_of(options).set_compaction_strategy(options.strategy, settings, **scope_of(options))
 
 
 @POLICIES.verb("get-compaction-strategy", "show the strategy's name and settings", _APPLIED, ANSWER)
@@ -314,7 +314,7 @@ def _set_emulation(options: argparse.Namespace) -> None:
     if options.profile is None and not options.fields:
         raise InvalidRequest("Give a --profile, fields like exact_backlog=false, or both.")
     values = parse_policies(options.profile, options.fields)
-    admin_of(options).update_policies(**_scope(options), values=values)
+    admin_of(options).update_policies(**scope_of(options), values=values)
 
 
 @POLICIES.verb("get-emulation", "show the fields that are set")

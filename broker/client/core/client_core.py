@@ -31,7 +31,7 @@ from ledgerfold.broker.client.messages.configs import (
     ReaderConfig,
     TableViewConfig,
 )
-from ledgerfold.broker.client.streams.connection import ClientSettings, Connection
+from ledgerfold.broker.client.streams.connection import ClientSettings, Connection, is_cancelled
 from ledgerfold.broker.client.streams.credentials import target_of
 from ledgerfold.broker.client.streams.forks import check_may_connect, invalidate_after_fork
 from ledgerfold.storage.errors import AlreadyClosed
@@ -107,7 +107,7 @@ class ClientCore:
         try:
             core = await opening
         except asyncio.CancelledError:
-            if not _is_cancelled():
+            if not is_cancelled():
                 raise AlreadyClosed("The client is closed.") from None
             if not opening.cancelled() and opening.exception() is None:
                 # Nothing else refers to it. The broker's answer frees its name.
@@ -194,12 +194,6 @@ class ClientCore:
             connection, self._connection = self._connection, None
             if connection is not None:
                 await connection.close()
-
-
-def _is_cancelled() -> bool:
-    """Returns whether the caller was cancelled, not only what it awaits."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _source_of(config: ConsumerConfig) -> TopicSource:

@@ -112,12 +112,9 @@ class ReaderCore(Core):
             self.receiver.first = first
 
     async def shut_down(self) -> None:
-        await self._close(grace_s=0)
+        await self.close(grace_s=0)
 
-    async def close(self) -> None:
-        await self._close()
-
-    async def _close(self, grace_s: float = CLOSE_GRACE_S) -> None:
+    async def close(self, grace_s: float = CLOSE_GRACE_S) -> None:
         await self.stream.close(grace_s)
         # Queued messages are no longer read.
         self.inbox.clear()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import TypeAlias
 
 from ledgerfold.broker.client.messages.options import RegexSubscriptionMode
 from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
@@ -32,24 +32,10 @@ _DOMAINS = {
 _COUNTED_AT_ONCE = 20
 
 
-class TopicSource(Protocol):
-    """The topics that a set of streams is open on."""
-
-    # The name for display.
-    title: str
-    # Whether streams are closed that `names` no longer lists.
-    may_lose: bool
-
-    async def names(self, connection: Connection) -> list[str]:
-        """Returns the full names of the streams. Raises the broker's errors."""
-
-    def interval_s(self, connection: Connection) -> float:
-        """Returns the time between two calls of `names`."""
-
-
 class ListedTopics:
-    """One topic or several, each with its partitions."""
+    """One topic or several, each with its partitions. `title`: the name for display."""
 
+    # Streams whose topics `names` no longer lists stay open.
     may_lose = False
 
     def __init__(self, topics: Iterable[str]) -> None:
@@ -58,9 +44,11 @@ class ListedTopics:
         self.is_several = len(self._topics) > 1
 
     async def names(self, connection: Connection) -> list[str]:
+        """Returns the full names of the streams. Raises the broker's errors."""
         return await with_partitions(connection, self._topics)
 
     def interval_s(self, connection: Connection) -> float:
+        """Returns the time between two calls of `names`."""
         return connection.settings.partitions_update_interval_seconds
 
 
@@ -111,6 +99,7 @@ class TopicPattern:
         return bool(self._local.fullmatch(rest[len(prefix) :]))
 
     async def names(self, connection: Connection) -> list[str]:
+        """Returns the full names of the streams, as ListedTopics.names()."""
         request = admin_pb2.ListTopicsRequest(namespace=self.namespace, in_pages=True)
         bases, has_more = set[str](), True
         while has_more:
@@ -124,6 +113,10 @@ class TopicPattern:
 
     def interval_s(self, connection: Connection) -> float:
         return self._interval_s
+
+
+# The topics that a set of streams is open on.
+TopicSource: TypeAlias = ListedTopics | TopicPattern
 
 
 def names_of(topic: str, count: int) -> list[str]:

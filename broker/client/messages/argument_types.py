@@ -110,19 +110,9 @@ def _members(hint: Any) -> Iterator[Any]:
 def _is_checked(kind: Any) -> bool:
     if get_origin(kind) is Iterable:
         return all(map(_is_checked, get_args(kind)))
-    return kind in _TYPES or _is_choice(kind) or _is_policy(kind) or _is_message(kind)
-
-
-def _is_choice(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, IntEnum)
-
-
-def _is_policy(kind: Any) -> bool:
-    return isinstance(kind, type) and is_dataclass(kind)
-
-
-def _is_message(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Message)
+    if kind in _TYPES:
+        return True
+    return isinstance(kind, type) and (issubclass(kind, (IntEnum, Message)) or is_dataclass(kind))
 
 
 def _check_of(kind: Any) -> tuple[Callable[[object], bool], str]:
@@ -149,7 +139,7 @@ def check_fields(config: object) -> None:
     cls: Any = type(config)
     for name, kinds in _checked_types(cls).items():
         value = getattr(config, name)
-        if _is_choice(kinds[0]):
+        if isinstance(kinds[0], type) and issubclass(kinds[0], IntEnum):
             object.__setattr__(config, name, resolve_choice(kinds[0], value, name))
         else:
             check_type(value, kinds, name)

@@ -60,6 +60,9 @@ class ReceivedEntry:
         # All values, loaded together on first use: one by one they take three times as long.
         self.contents: list[bytes] | None = None
 
+    def position(self, row: int) -> Position:
+        return self.header.position
+
     def header_of(self, row: int) -> EntryHeader:
         return self.header
 
@@ -93,7 +96,7 @@ class ReceivedEntry:
 
     def damage(self, error: InvalidRequest | KafkaError, row: int) -> Corruption:
         """Returns the error for an entry that cannot be decoded."""
-        path = f"entry {self.header.position} of {self.topic}"
+        path = f"entry {self.position(row)} of {self.topic}"
         return Corruption(path, 0, "a decodable entry", error.message)
 
 
@@ -135,10 +138,6 @@ class ReceivedRun(ReceivedEntry):
 
     def is_tombstone(self, row: int) -> bool:
         return not self.contents[row]
-
-    def damage(self, error: InvalidRequest | KafkaError, row: int) -> Corruption:
-        path = f"entry {self.position(row)} of {self.topic}"
-        return Corruption(path, 0, "a decodable entry", error.message)
 
 
 class ReceivedRecords(ReceivedEntry):

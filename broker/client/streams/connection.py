@@ -99,6 +99,12 @@ class Backoff:
         return wait_ms * (1 - self._chance() / 5) / 1000
 
 
+def is_cancelled() -> bool:
+    """Returns whether the current task was cancelled, not only what it awaits."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 def methods_of(channel: Any) -> dict[str, Any]:
     """Returns the methods by the names of their requests: each method has its own request type."""
     services = (
@@ -162,8 +168,7 @@ class Connection:
             except asyncio.CancelledError:
                 # Closing the channel cancels its calls; only the cancellation of this task is
                 # passed on.
-                task = asyncio.current_task()
-                if self._channel is not None or task is None or task.cancelling():
+                if self._channel is not None or is_cancelled():
                     raise
                 break
             wait_s = backoff.next_s()

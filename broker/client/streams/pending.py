@@ -41,13 +41,6 @@ from ledgerfold.storage.plain_entries import plain_entries
 _log = logging.getLogger(__name__)
 # The position in the outcome of an entry that was not stored, or stored before.
 NOWHERE = Position(-1, -1)
-_KAFKA_COMPRESSIONS = {
-    CompressionType.NONE: KafkaCompression.NONE,
-    CompressionType.GZIP: KafkaCompression.GZIP,
-    CompressionType.SNAPPY: KafkaCompression.SNAPPY,
-    CompressionType.LZ4: KafkaCompression.LZ4,
-    CompressionType.ZSTD: KafkaCompression.ZSTD,
-}
 
 
 class PendingEntry:
@@ -280,14 +273,17 @@ class KafkaEntries:
     max.message.bytes.
     """
 
+    # Entries get their sequence numbers one by one.
+    makes_runs = False
+
     def __init__(
         self, compression: CompressionType, batch_bytes_max: Callable[[], int] = int
     ) -> None:
-        codec = _KAFKA_COMPRESSIONS.get(CompressionType(compression))
+        codec = KafkaCompression.__members__.get(compression.name)
         if codec is None:
             raise InvalidRequest(
-                f"Kafka does not support {CompressionType(compression).name}: a Kafka topic "
-                "accepts GZIP, SNAPPY, LZ4, ZSTD, or no compression."
+                f"Kafka does not support {compression.name}: a Kafka topic accepts GZIP, SNAPPY, "
+                "LZ4, ZSTD, or no compression."
             )
         self._compression = codec
         self._batch_bytes_max = batch_bytes_max
@@ -305,11 +301,6 @@ class KafkaEntries:
                 "Kafka topics do not support sequence ids of the caller: omit sequence_id. "
                 "Messages resent after a lost connection are stored once all the same."
             )
-
-    @property
-    def makes_runs(self) -> bool:
-        """Returns False: entries get their sequence numbers one by one."""
-        return False
 
     def pending(self, batch: Batch, publish_time_ms: int) -> PendingEntry:
         builder = batch.builder

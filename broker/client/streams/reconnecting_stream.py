@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import DecodeError
 
-from ledgerfold.broker.client.streams.connection import Connection
+from ledgerfold.broker.client.streams.connection import Connection, is_cancelled
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import (
     AlreadyClosed,
@@ -285,8 +285,7 @@ class ReconnectingStream(ABC):
         except DecodeError as error:
             return InvalidRequest(f"The broker sent an invalid response: {error}")
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if is_cancelled():
                 raise
             # The exchange was cancelled, not this task: pause() or drop().
             return Moved("The call was dropped.")

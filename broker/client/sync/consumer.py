@@ -24,7 +24,7 @@ from functools import partial
 
 from ledgerfold.broker.client.core.client_core import AnyConsumer, Forget
 from ledgerfold.broker.client.core.opened import BaseConsumer
-from ledgerfold.broker.client.messages.arguments import InvalidConfiguration, check_may_time_out
+from ledgerfold.broker.client.messages.arguments import check_may_time_out
 from ledgerfold.broker.client.messages.configs import ConsumerConfig
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
@@ -66,13 +66,10 @@ class Consumer(Listened[AnyConsumer], BaseConsumer, Closing):
         Raises Timeout, AlreadyClosed, Corruption; InvalidConfiguration if there is a message
         listener, or for a timeout with a `receiver_queue_size` of 0.
         """
-        self._check_not_listening()
+        if self._has_listener:
+            self._refuse_receiving()
         check_may_time_out(self._core.config.receiver_queue_size, timeout_millis)
         return self._receive(timeout_millis)
-
-    def _check_not_listening(self) -> None:
-        if self._has_listener:
-            raise InvalidConfiguration("This consumer has a listener, which receives its messages.")
 
     def _receive(self, timeout_millis: int | None = None) -> Message:
         deadline_s = deadline_after(timeout_millis)
@@ -88,7 +85,8 @@ class Consumer(Listened[AnyConsumer], BaseConsumer, Closing):
         InvalidConfiguration if there is a message listener; NotAllowed with a `receiver_queue_size`
         of 0.
         """
-        self._check_not_listening()
+        if self._has_listener:
+            self._refuse_receiving()
         batch = self._new_batch(time.monotonic())
         try:
             while True:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from ledgerfold.broker.client.core.client_core import Forget, Opened
 from ledgerfold.broker.client.core.partition_set import AnyCore
+from ledgerfold.broker.client.messages.arguments import InvalidConfiguration
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError
 
@@ -83,6 +84,10 @@ class Listened(Opened[AnyCore]):
         self._has_listener = True
         self._listening = thread
         thread.start()
+
+    def _refuse_receiving(self) -> None:
+        what = type(self).__name__.lower()
+        raise InvalidConfiguration(f"This {what} has a listener, which receives its messages.")
 
     async def _close(self) -> None:
         if self._listening is not None:

@@ -20,7 +20,7 @@ from itertools import chain
 
 from ledgerfold.broker.client.core.client_core import AnyReader, Forget
 from ledgerfold.broker.client.core.opened import BaseReader
-from ledgerfold.broker.client.messages.arguments import InvalidConfiguration, check_may_time_out
+from ledgerfold.broker.client.messages.arguments import check_may_time_out
 from ledgerfold.broker.client.messages.configs import ReaderConfig
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
@@ -72,7 +72,7 @@ class Reader(Listened[AnyReader], BaseReader, Closing):
         of 0.
         """
         if self._has_listener:
-            self._refuse_reading()
+            self._refuse_receiving()
         check_may_time_out(self._queue_size, timeout_millis)
         message = self._receiver.poll()
         if message is not None:
@@ -90,9 +90,6 @@ class Reader(Listened[AnyReader], BaseReader, Closing):
                 return message
             self._inbox.wait(None)
 
-    def _refuse_reading(self) -> None:
-        raise InvalidConfiguration("This reader has a listener, which receives its messages.")
-
     def has_message_available(self) -> bool:
         """Returns True exactly if `read_next` would return at once.
 
@@ -102,7 +99,7 @@ class Reader(Listened[AnyReader], BaseReader, Closing):
         listener.
         """
         if self._has_listener:
-            self._refuse_reading()
+            self._refuse_receiving()
         return self._receiver.has_row() or self._io.call(self._core.has_message_available())
 
     def __iter__(self) -> Iterator[Message]:

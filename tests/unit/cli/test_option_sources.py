@@ -57,8 +57,8 @@ def test_the_command_line_wins_then_the_variable_then_the_file(
     monkeypatch.setenv("LEDGERFOLD_LOG_LEVEL", "DEBUG")
     options = serve("--config", str(config), "--log-level", "WARNING")
     assert options["data"] == Path.cwd() / "from-file"
-    assert options["ledger_size"] == 1 << 30
-    assert options["segment_size"] == 2 << 20
+    assert options["ledger_bytes_max"] == 1 << 30
+    assert options["segment_bytes_max"] == 2 << 20
     assert options["log_level"] == "WARNING"
     assert options["listen"] == "127.0.0.1:7650"
 
@@ -87,7 +87,7 @@ def test_options_without_a_value(text: str, config: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("LEDGERFOLD_TEST_CLOCK", text)
     options = serve("--config", str(config))
     assert options["allow_reset"] is (text != "false")
-    assert (options["test_clock"] is not None) is (text != "false")
+    assert (options["test_clock_start_ms"] is not None) is (text != "false")
 
 
 def test_repeated_options(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ledgerfold.broker.cli.contexts import apply_context
 from ledgerfold.broker.cli.main import make_parser
 from tests.support.command_line import ledgerfold
 from tests.support.waiting import WAIT_S
@@ -135,6 +136,12 @@ def test_the_default_broker_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that `serve` starts by default, also when LEDGERFOLD_URL is empty."""
     monkeypatch.delenv("LEDGERFOLD_URL", raising=False)
     serves = make_parser().parse_args(["serve", "--data", "d"]).listen
-    assert make_parser().parse_args(["info"]).url == serves
+
+    def address() -> str:
+        options = make_parser().parse_args(["info"])
+        apply_context(options)
+        return str(options.url)
+
+    assert address() == serves
     monkeypatch.setenv("LEDGERFOLD_URL", "")
-    assert make_parser().parse_args(["info"]).url == serves
+    assert address() == serves

@@ -32,7 +32,7 @@ class Noting:
     def __init__(self) -> None:
         self.noted: list[tuple[str, bool]] = []
 
-    def note(self, name: str, exists: bool) -> None:
+    def __call__(self, name: str, exists: bool) -> None:
         self.noted.append((name, exists))
 
 
