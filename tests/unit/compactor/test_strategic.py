@@ -55,7 +55,7 @@ MADE: dict[str, Any] = {
 
 
 def _maker(name: str, made_of: type[Any]) -> Maker:
-    return Maker(1, lambda asked: MessageStrategy(name, 1, made_of, asked.settings))
+    return Maker(1, lambda settings, time_ms: MessageStrategy(name, 1, made_of, settings))
 
 
 @pytest.fixture(autouse=True, scope="module")
