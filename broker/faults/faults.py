@@ -28,6 +28,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from ledgerfold.broker.common.shielding import first_of
 from ledgerfold.broker.faults.checks import checked
 from ledgerfold.broker.faults.errors import disconnected, error_of
 from ledgerfold.broker.faults.rules import Rule, Subject
@@ -182,12 +183,7 @@ class Faults:
             if left_s <= 0:
                 return
             events = [self._removed, *([] if interrupted is None else [interrupted])]
-            waiting = [asyncio.ensure_future(event.wait()) for event in events]
-            try:
-                await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for each in waiting:
-                    each.cancel()
+            await first_of(*(event.wait() for event in events), timeout_s=left_s)
 
     def _longest_s(self, rules: Iterable[Rule]) -> float:
         with self._lock:
