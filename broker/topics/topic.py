@@ -61,9 +61,7 @@ class Topic(LoadedTopic):
         self.log = TopicLog(self.stored, broker.store, broker.executor, broker.clock.now_ms)
         self.deduplication = Deduplication(self.stored, broker.metadata.producers(record.name))
         self.producers: dict[str, Producer] = {}
-        self.access = ProducerAccess(
-            self.name, lambda: bool(self.producers), self._disconnect_producers, self.stored
-        )
+        self.access = ProducerAccess(self.name, self.producers, self.stored)
         self.subscriptions: dict[str, Subscription] = {}
         self.readers: set[Reader] = set()
 
@@ -179,12 +177,6 @@ class Topic(LoadedTopic):
             del self.producers[producer.name]
             self.deduplication.disconnected(producer.record, self.clock.now_ms())
             self.access.release(producer.claim)
-
-    def _disconnect_producers(self, error: LedgerfoldError) -> None:
-        """Ends all producers; they count as disconnected at once."""
-        for producer in tuple(self.producers.values()):
-            producer.end(error)
-            self._detach_producer(producer)
 
     # -- readers ---------------------------------------------------------------------------
 
