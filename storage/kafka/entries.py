@@ -21,7 +21,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import cast
 
-from ledgerfold.storage.decoded import DecodedBatch
+from ledgerfold.storage.decoded import DecodedBatch, Routing
 from ledgerfold.storage.entry import (
     Buffer,
     Codec,
@@ -100,9 +100,9 @@ class KafkaBatch(DecodedBatch):
         self._columns: RecordColumns | None = None
 
     @staticmethod
-    def first_key(header: EntryHeader, key_section: Buffer) -> bytes | None:
-        """Returns None: a batch's header has no keys."""
-        return None
+    def routing(header: EntryHeader, key_section: Buffer) -> Routing:
+        """Returns no key: a batch's header has none."""
+        return Routing(None)
 
     @staticmethod
     def last_batch_index(header: EntryHeader, key_section: Buffer) -> int:
