@@ -31,7 +31,7 @@ from typing import NamedTuple
 from ledgerfold.storage.columns import from_column, to_column
 from ledgerfold.storage.entry import EntryHeader, crc32c
 from ledgerfold.storage.errors import Corruption, IncompatibleFormat, MissingFile
-from ledgerfold.storage.files import Files
+from ledgerfold.storage.files import Files, size_if_any
 from ledgerfold.storage.lru_cache import LruCache
 from ledgerfold.storage.names import deletion_vector_path
 from ledgerfold.v1.records_pb2 import DeletionVectorRecord, SegmentRecord
@@ -226,7 +226,7 @@ def load_vector(ledgers_dir: Path, segment: SegmentRecord, files: Files) -> Dele
     Raises MissingFile (also if it has another size), Corruption, IncompatibleFormat, DiskFailure.
     """
     path, record = ledgers_dir / deletion_vector_path(segment.path), segment.dead
-    if not files.exists(path) or files.size(path) != record.size_bytes:
+    if size_if_any(path, files) != record.size_bytes:
         raise MissingFile(str(path), "a segment record")
     vector = read_vector(path, files)
     if vector.checksum != record.checksum:

@@ -18,7 +18,7 @@ strategy.
     >>> from ledgerfold.storage.key_scan import KeyVersion
     >>> a, b = KeyVersion(Position(1, 0), -1, 5, 0, 2, False), Position(1, 1)
     >>> deletion = a._replace(position=b, value_bytes=0)
-    >>> history = [LocatedVersion(each, in_raw=True) for each in (a, deletion)]
+    >>> history = [each._replace(in_raw=True) for each in (a, deletion)]
     >>> explained = explain(history, Facts())
     >>> [version.next for version in explained.versions]
     ['the next run drops it: deleted by 1:1', 'the next run drops it: a tombstone']
@@ -51,9 +51,9 @@ from ledgerfold.broker.explain.run_line import (
 )
 from ledgerfold.broker.explain.strategies import OWN, rules_of
 from ledgerfold.broker.explain.strategies.evaluator import Decision, dropped
-from ledgerfold.broker.explain.versions import LocatedVersion
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.key_scan import KeyVersion
 from ledgerfold.strategies.catalogue import DEFAULT, drops_null_keys, strategy_text
 from ledgerfold.v1 import explain_pb2 as pb
 from ledgerfold.v1.records_pb2 import CompactionStrategy, MessageId
@@ -61,7 +61,7 @@ from ledgerfold.v1.records_pb2 import CompactionStrategy, MessageId
 VERSIONS_MAX = 1_000
 
 
-def _nothing_to_read(version: LocatedVersion) -> StoredMessage:
+def _nothing_to_read(version: KeyVersion) -> StoredMessage:
     raise LookupError(version.name)
 
 
@@ -83,7 +83,7 @@ class Facts:
     strategy: CompactionStrategy = field(default_factory=lambda: CompactionStrategy(name=DEFAULT))
     time_ms: int = 0
     is_whole: bool = False
-    read: Callable[[LocatedVersion], StoredMessage] = _nothing_to_read
+    read: Callable[[KeyVersion], StoredMessage] = _nothing_to_read
 
 
 class Explained(NamedTuple):
@@ -94,10 +94,10 @@ class Explained(NamedTuple):
 
 
 def explain(
-    history: Iterable[LocatedVersion],
+    history: Iterable[KeyVersion],
     facts: Facts,
     *,
-    is_requested: Callable[[LocatedVersion], bool] = lambda version: True,
+    is_requested: Callable[[KeyVersion], bool] = lambda version: True,
     versions_max: int = VERSIONS_MAX,
 ) -> Explained:
     """Explains versions. `history`: all existing versions of one key, in order of id.
@@ -147,7 +147,7 @@ class _Account:
             ):
                 self._hypothetical = Evaluation(rules.evaluator(requested), _conclude_hypothetical)
 
-    def process(self, subject: LocatedVersion) -> Version:
+    def process(self, subject: KeyVersion) -> Version:
         version, line = Version(subject), self._facts.line
         if line is not None and line.has_read(subject.position):
             if self._past is not None:
@@ -196,13 +196,13 @@ class _Reason(NamedTuple):
 
 
 def _explained(version: Version, facts: Facts) -> pb.ExplainedVersion:
-    message, key_version = version.subject, version.subject.key_version
+    message = version.subject
     explained = pb.ExplainedVersion(
         id=message.message_id,
-        publish_time_ms=key_version.publish_time_ms,
-        event_time_ms=key_version.event_time_ms,
-        value_bytes=key_version.value_bytes,
-        key_is_base64=key_version.key_is_base64,
+        publish_time_ms=message.publish_time_ms,
+        event_time_ms=message.event_time_ms,
+        value_bytes=message.value_bytes,
+        key_is_base64=message.key_is_base64,
         place=_place_of(message),
         is_hidden=not message.in_raw and message.position < facts.floor,
     )
@@ -226,7 +226,7 @@ def _explained(version: Version, facts: Facts) -> pb.ExplainedVersion:
     return explained
 
 
-def _place_of(version: LocatedVersion) -> pb.VersionPlace:
+def _place_of(version: KeyVersion) -> pb.VersionPlace:
     if not version.in_compacted:
         return pb.VERSION_PLACE_RAW
     return pb.VERSION_PLACE_BOTH if version.in_raw else pb.VERSION_PLACE_COMPACTED

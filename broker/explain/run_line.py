@@ -53,13 +53,14 @@ class RunLine:
 
     def __init__(self, runs: Sequence[RunRecord], *, is_complete: bool) -> None:
         self.runs = runs
-        self._horizons = [Position(run.horizon.ledger_id, run.horizon.entry_id) for run in runs]
+        self.horizons = [Position(run.horizon.ledger_id, run.horizon.entry_id) for run in runs]
         # The highest position that each run and those before it have read.
-        self._read_through = list(accumulate(self._horizons, max))
+        self.read_through = list(accumulate(self.horizons, max))
         # The lowest horizon of each run and those after it.
-        self._lowest_since = list(accumulate(reversed(self._horizons), min))[::-1]
+        self._lowest_since = list(accumulate(reversed(self.horizons), min))[::-1]
         self.is_complete = is_complete
-        self._spans = [RunSpan(self._earliest(at), run.number) for at, run in enumerate(runs)]
+        # The first one includes the forgotten ones before it.
+        self.spans = [RunSpan(self._earliest(at), run.number) for at, run in enumerate(runs)]
 
     @classmethod
     def of(cls, history: Sequence[RunRecord], view: CompactedView) -> RunLine:
@@ -80,17 +81,6 @@ class RunLine:
         """The number of the run that produced the view."""
         return self.runs[-1].number
 
-    def span(self, at: int) -> RunSpan:
-        """Returns the run at this index; the first one includes the forgotten ones before it."""
-        return self._spans[at]
-
-    def horizon(self, at: int) -> Position:
-        return self._horizons[at]
-
-    def read_through(self, at: int) -> Position:
-        """Returns the highest position that this run and those before it have read."""
-        return self._read_through[at]
-
     @property
     def is_uniform(self) -> bool:
         """True if all runs had the same strategy, with the same settings."""
@@ -98,14 +88,12 @@ class RunLine:
 
     def has_read(self, position: Position) -> bool:
         """Returns whether the range of one of the runs held `position`."""
-        return position <= self._read_through[-1]
+        return position <= self.read_through[-1]
 
     def first_over(self, position: Position) -> RunSpan | None:
         """Returns the first run whose range held `position`; None if it is above all of them."""
-        at = bisect_left(self._read_through, position)
-        if at == len(self.runs):
-            return None
-        return self.span(at)
+        at = bisect_left(self.read_through, position)
+        return self.spans[at] if at < len(self.spans) else None
 
     def strategies(self, span: RunSpan) -> list[CompactionStrategy]:
         """Returns the distinct strategies of these runs, in order, as far as recorded."""
@@ -129,7 +117,7 @@ class RunLine:
 
     def null_keys_dropped_by(self, position: Position) -> RunSpan | None:
         """Returns the run that dropped messages without a key at `position`; None if no run did."""
-        at = bisect_left(self._read_through, position)
+        at = bisect_left(self.read_through, position)
         if at == len(self.runs):
             return None
         if self.reads_again(position, at):
@@ -146,7 +134,7 @@ class RunLine:
 
     def null_keys_kept_by(self, position: Position) -> RunSpan | None:
         """Returns the run that kept messages without a key at this compacted position."""
-        at = bisect_left(self._read_through, position)
+        at = bisect_left(self.read_through, position)
         if self.reads_again(position, at):
             return RunSpan(self._earliest(at), self.last)
         return self.first_over(position)
@@ -154,7 +142,7 @@ class RunLine:
     @property
     def messages_read(self) -> int | None:
         """The number of raw messages in the ranges of all these runs; None if unknown."""
-        if not self.is_complete or self._read_through != self._horizons:
+        if not self.is_complete or self.read_through != self.horizons:
             return None
         again = sum(run.counts.messages_out for run in self.runs[:-1])
         return sum(run.counts.messages_in for run in self.runs) - again
@@ -165,7 +153,7 @@ class RunLine:
 
     def may_come_back(self, position: Position) -> bool:
         """Returns whether a run may have read the position after another dropped it."""
-        return self.reads_again(position, bisect_left(self._read_through, position))
+        return self.reads_again(position, bisect_left(self.read_through, position))
 
     def _earliest(self, at: int) -> int:
         return 1 if at == 0 and not self.is_complete else self.runs[at].number

@@ -28,7 +28,7 @@ from ledgerfold.broker.explain.rules import (
     explain_trimmed,
 )
 from ledgerfold.broker.explain.run_line import RunLine
-from ledgerfold.broker.explain.versions import LocatedVersion, found_in, published_indexes
+from ledgerfold.broker.explain.versions import found_in, published_indexes
 from ledgerfold.broker.explain.words import MESSAGES_MAX, add_words, is_asked, to_ask
 from ledgerfold.storage.codec import decode, decoding
 from ledgerfold.storage.decoded import StoredMessage
@@ -130,7 +130,7 @@ class _Scan:
         self._read_last: tuple[Position, dict[int, StoredMessage]] | None = None
         # The questions for the compactor, after an answer; None if there are none.
         self.to_ask: DescribeDecisionsRequest | None = None
-        self._newest: deque[LocatedVersion] = deque(maxlen=MESSAGES_MAX)
+        self._newest: deque[KeyVersion] = deque(maxlen=MESSAGES_MAX)
 
     def answer(self, request: ExplainRequest) -> ExplainResponse:
         if request.WhichOneof("of") == "message_id":
@@ -161,7 +161,7 @@ class _Scan:
                 answer.notes.append(f"{facts.strategy.name} was not asked to explain: {error}")
         return answer
 
-    def _noted(self, history: Iterable[LocatedVersion]) -> Iterator[LocatedVersion]:
+    def _noted(self, history: Iterable[KeyVersion]) -> Iterator[KeyVersion]:
         for message in history:
             self._newest.append(message)
             yield message
@@ -228,7 +228,7 @@ class _Scan:
                     header, keys, key, unsized_empties_survive=self._unsized_empties_survive
                 )
 
-    def _read(self, version: LocatedVersion) -> StoredMessage:
+    def _read(self, version: KeyVersion) -> StoredMessage:
         """Reads the message, for a strategy that needs values or properties."""
         position = version.position
         if self._read_last is None or self._read_last[0] != position:
@@ -238,7 +238,7 @@ class _Scan:
                 with self._compacted() as compacted:
                     messages = self._messages_at(position, compacted)
             self._read_last = position, {each.batch_index: each for each in messages}
-        return self._read_last[1][version.key_version.batch_index]
+        return self._read_last[1][version.batch_index]
 
     def _raw_at(self, position: Position) -> list[StoredMessage]:
         try:
@@ -296,7 +296,7 @@ def _entry_at(position: Position, reader: LedgerReader | None) -> list[StoredEnt
     return [] if reader is None else reader.read(position, bytes_max=1, end=position)
 
 
-def _is(version: LocatedVersion, message_id: MessageId) -> bool:
+def _is(version: KeyVersion, message_id: MessageId) -> bool:
     position = Position(message_id.ledger_id, message_id.entry_id)
     return version.identity == (position, message_id.batch_index)
 

@@ -26,6 +26,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from typing import NamedTuple
 
 from ledgerfold.broker.common.shielding import first_of
@@ -102,12 +103,12 @@ class Faults:
             self._last_id += 1
             fault.id = self._last_id
             self._rules[fault.id] = Rule(fault)
-            return _copy(fault)
+            return deepcopy(fault)
 
     def listed(self) -> list[Fault]:
         """Returns all rules, oldest first."""
         with self._lock:
-            return [_copy(rule.fault) for rule in self._rules.values()]
+            return [deepcopy(rule.fault) for rule in self._rules.values()]
 
     def remove(self, id_: int) -> Fault:
         """Removes a rule. Returns it. Raises FaultNotFound."""
@@ -242,12 +243,6 @@ def _first(hits: Iterable[Rule], kind: int) -> Fault | None:
 
 def _loss(fault: Fault, subject: Subject) -> Loss:
     return Loss(None if fault.keeps_connection else disconnected(fault.id, subject))
-
-
-def _copy(fault: Fault) -> Fault:
-    copied = Fault()
-    copied.CopyFrom(fault)
-    return copied
 
 
 class Served(NamedTuple):

@@ -18,7 +18,7 @@ from ledgerfold.broker.explain.rules import (
 )
 from ledgerfold.broker.explain.run_line import RunLine, RunSpan
 from ledgerfold.broker.explain.text import KEEPS
-from ledgerfold.broker.explain.versions import LocatedVersion, found_in
+from ledgerfold.broker.explain.versions import found_in
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.key_scan import KeyVersion
 from ledgerfold.v1 import explain_pb2 as pb
@@ -40,12 +40,12 @@ def version(entry_id: int, value_bytes: int = 1, batch_index: int = -1) -> KeyVe
     return KeyVersion(Position(1, entry_id), batch_index, 1000, 0, value_bytes, False)
 
 
-def raw(entry_id: int, value_bytes: int = 1) -> LocatedVersion:
-    return LocatedVersion(version(entry_id, value_bytes), in_raw=True)
+def raw(entry_id: int, value_bytes: int = 1) -> KeyVersion:
+    return version(entry_id, value_bytes)._replace(in_raw=True)
 
 
-def both(entry_id: int, *, in_raw: bool = True) -> LocatedVersion:
-    return LocatedVersion(version(entry_id), in_raw=in_raw, in_compacted=True)
+def both(entry_id: int, *, in_raw: bool = True) -> KeyVersion:
+    return version(entry_id)._replace(in_raw=in_raw, in_compacted=True)
 
 
 @given(st.sets(st.tuples(*[st.integers(0, 5)] * 2)), st.sets(st.tuples(*[st.integers(0, 5)] * 2)))
@@ -58,11 +58,11 @@ def test_versions_of_both_ledgers_are_merged(
         return [version(entry_id, 1, index) for entry_id, index in sorted(ids)]
 
     found = list(found_in(versions(in_raw), versions(in_compacted), 3))
-    assert [(each.position.entry_id, each.key_version.batch_index) for each in found] == sorted(
+    assert [(each.position.entry_id, each.batch_index) for each in found] == sorted(
         in_raw | in_compacted
     )
     for each in found:
-        id_ = each.position.entry_id, each.key_version.batch_index
+        id_ = each.position.entry_id, each.batch_index
         assert (each.in_raw, each.in_compacted) == (id_ in in_raw, id_ in in_compacted)
         assert each.partition == 3
 
@@ -158,7 +158,7 @@ def test_retention_hides_before_it_drops() -> None:
     ],
 )
 def test_an_impossible_compacted_ledger_is_reported_as_damage(
-    history: list[LocatedVersion], what: str
+    history: list[KeyVersion], what: str
 ) -> None:
     """Damage is reported, not explained away."""
     found = explain(history, facts(20, TWO_RUNS)).versions[0]
