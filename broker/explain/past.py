@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ledgerfold.broker.explain.run_line import RunLine, RunSpan, strategy_of
+from ledgerfold.broker.explain.run_line import RunLine, strategy_of
 from ledgerfold.broker.explain.strategies import OWN, rules_of
 from ledgerfold.broker.explain.strategies.evaluator import (
     HELD_MAX,
@@ -48,11 +48,11 @@ class Version:
     """
 
     subject: KeyVersion
-    kept_by: RunSpan | None = None
-    dropped_by: RunSpan | None = None
+    kept_by: pb.RunSpan | None = None
+    dropped_by: pb.RunSpan | None = None
     decision: Decision | None = None
     run: RunRecord | None = None
-    since: RunSpan | None = None
+    since: pb.RunSpan | None = None
     is_back: bool = False
     is_sure: bool = True
     next: Decision | None = None

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ledgerfold.broker.compaction.due import is_outdated, rules_of
 from ledgerfold.broker.compaction.own_strategies import check_allowed
@@ -56,20 +57,24 @@ from ledgerfold.v1.records_pb2 import LedgerRecord, MessageId, SegmentRecord
 
 if TYPE_CHECKING:
     from ledgerfold.broker.topics.broker import Broker
+    from ledgerfold.broker.topics.kafka_topic import KafkaTopic
     from ledgerfold.broker.topics.topic import Topic
 
 
-class Explainer:
-    """The explainer of a broker, on its event loop."""
+_Topic = TypeVar("_Topic", bound="Topic | KafkaTopic")
+
+
+class ByPartition(ABC, Generic[_Topic]):
+    """An explainer of a broker, on its event loop: one question about one topic at a time."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._one_at_a_time = asyncio.Lock()
 
-    async def explain(self, topics: Sequence[Topic], request: ExplainRequest) -> ExplainResponse:
+    async def explain(self, topics: Sequence[_Topic], request: ExplainRequest) -> ExplainResponse:
         """Explains messages of a topic, or of all partitions, one after the other.
 
-        Raises InvalidRequest, Corruption, MissingFile, CompactedLedgerDamaged.
+        Raises InvalidRequest, Corruption, MissingFile, CompactedLedgerDamaged, Moved.
         """
         if request.WhichOneof("of") is None:
             raise InvalidRequest("Name a key, messages without a key, or a message id to explain.")
@@ -87,18 +92,11 @@ class Explainer:
             answer.notes.extend(prefix + note for note in part.notes)
         return answer
 
+    @abstractmethod
     async def _explain_one(
-        self, topic: Topic, request: ExplainRequest, versions_max: int
+        self, topic: _Topic, request: ExplainRequest, versions_max: int
     ) -> tuple[ExplainResponse, DescribeDecisionsRequest | None]:
         """Returns the explanation, and the questions for a user-defined strategy."""
-        topic.log.views.check()
-        with topic.log.views.current.pinned():
-            scan = _Scan(self._broker, topic, versions_max)
-            try:
-                return await asyncio.to_thread(scan.answer, request), scan.to_ask
-            finally:
-                # The caller may have abandoned the call: then nothing waits for the thread.
-                scan.is_abandoned.set()
 
     async def _ask(self, explained: ExplainResponse, requested: DescribeDecisionsRequest) -> None:
         try:
@@ -107,6 +105,22 @@ class Explainer:
         except (CompactorUnavailable, StrategyNotAllowed) as error:
             answer = DescribeDecisionsResponse(why=error.message.rstrip("."))
         add_words(explained, requested, answer)
+
+
+class Explainer(ByPartition["Topic"]):
+    """The explainer for all other topics than Kafka's."""
+
+    async def _explain_one(
+        self, topic: Topic, request: ExplainRequest, versions_max: int
+    ) -> tuple[ExplainResponse, DescribeDecisionsRequest | None]:
+        topic.log.views.check()
+        with topic.log.views.current.pinned():
+            scan = _Scan(self._broker, topic, versions_max)
+            try:
+                return await asyncio.to_thread(scan.answer, request), scan.to_ask
+            finally:
+                # The caller may have abandoned the call: then nothing waits for the thread.
+                scan.is_abandoned.set()
 
 
 class _Scan:

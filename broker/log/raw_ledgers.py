@@ -155,10 +155,6 @@ class RawLedgers:
             at += 1
         return at
 
-    def count_before(self, ledger_id: int) -> int:
-        """Counts the older ledgers."""
-        return bisect_left(self.ids, ledger_id)
-
     def bytes_of_oldest(self, count: int) -> int:
         """Returns the bytes of the `count` oldest closed ledgers."""
         return self._sums.bytes_of_oldest(count)

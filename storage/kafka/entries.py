@@ -35,8 +35,9 @@ from ledgerfold.storage.kafka.batch import (
     BATCH_HEADER_BYTES,
     BatchHeader,
     BatchParts,
+    packed_header,
     read_batch_header,
-    sealed_header,
+    with_checksum,
 )
 from ledgerfold.storage.kafka.records import section_columns
 from ledgerfold.storage.kafka.section import RecordColumns
@@ -55,7 +56,7 @@ def entry_of_parts(
 ) -> bytes:
     """Builds the entry of a batch that is not sealed yet (storage/kafka/records.py)."""
     fields = _fields(header.record_count, sequence_id, publish_time_ms)
-    return build_entry(sealed_header(header, section), section, fields)
+    return build_entry(packed_header(with_checksum(header, section)), section, fields)
 
 
 def batch_in(entry: EntryHeader, key_section: bytes, value_section: bytes) -> BatchParts:

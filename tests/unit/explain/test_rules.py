@@ -16,7 +16,7 @@ from ledgerfold.broker.explain.rules import (
     explain,
     explain_trimmed,
 )
-from ledgerfold.broker.explain.run_line import RunLine, RunSpan
+from ledgerfold.broker.explain.run_line import RunLine
 from ledgerfold.broker.explain.text import KEEPS
 from ledgerfold.broker.explain.versions import found_in
 from ledgerfold.storage.entry import Position
@@ -175,16 +175,16 @@ def test_a_run_may_end_before_its_predecessors_horizon() -> None:
         ("a tombstone, dropped by run 1", "the next run drops it: a tombstone"),
         ("above the horizon 1:6", "the next run keeps it"),
     ]
-    assert again.null_keys_dropped_by(Position(1, 9)) == RunSpan(1, 2)
-    assert again.null_keys_dropped_by(Position(1, 5)) == RunSpan(1, 1)
+    assert again.null_keys_dropped_by(Position(1, 9)) == pb.RunSpan(first=1, last=2)
+    assert again.null_keys_dropped_by(Position(1, 5)) == pb.RunSpan(first=1, last=1)
     assert again.messages_read is None
 
 
 def test_deleted_run_records_are_not_guessed() -> None:
     """The oldest run that is known answers for all before it; failed runs answer for nothing."""
     known = line(run(7, 10, previous=55), run(8, 20, previous=107))
-    assert known.first_over(Position(1, 5)) == RunSpan(1, 7)
-    assert known.first_over(Position(1, 15)) == RunSpan(8, 8)
+    assert known.first_over(Position(1, 5)) == pb.RunSpan(first=1, last=7)
+    assert known.first_over(Position(1, 15)) == pb.RunSpan(first=8, last=8)
     assert known.messages_read is None
     what = explain([raw(3, 0)], facts(20, known)).versions[0].what
     assert what == "a tombstone, dropped by run 7 or an earlier one"
@@ -192,7 +192,7 @@ def test_deleted_run_records_are_not_guessed() -> None:
         ledger_id=104, run_number=4, horizon=PositionRecord(ledger_id=1, entry_id=9)
     )
     forgotten = RunLine.of([RunRecord(number=5, state=RUN_STATE_ERROR, ledger_id=-1)], view)
-    assert forgotten.first_over(Position(1, 9)) == RunSpan(1, 4)
+    assert forgotten.first_over(Position(1, 9)) == pb.RunSpan(first=1, last=4)
 
 
 def test_a_run_without_a_recorded_policy_may_have_dropped_null_keys() -> None:
@@ -204,8 +204,8 @@ def test_a_run_without_a_recorded_policy_may_have_dropped_null_keys() -> None:
         run(4, 40, previous=103, retains=False),
         run(5, 50, previous=104, retains=False),
     )
-    assert runs.null_keys_dropped_by(Position(1, 5)) == RunSpan(2, 4)
-    assert runs.null_keys_dropped_by(Position(1, 45)) == RunSpan(5, 5)
+    assert runs.null_keys_dropped_by(Position(1, 5)) == pb.RunSpan(first=2, last=4)
+    assert runs.null_keys_dropped_by(Position(1, 45)) == pb.RunSpan(first=5, last=5)
     retaining = line(run(1, 10, retains=True))
     assert retaining.null_keys_dropped_by(Position(1, 5)) is None
 
@@ -213,7 +213,7 @@ def test_a_run_without_a_recorded_policy_may_have_dropped_null_keys() -> None:
 def test_a_run_from_scratch_makes_earlier_runs_irrelevant() -> None:
     """A run without a compacted ledger read all raw data again, whatever earlier runs dropped."""
     fresh = line(run(1, 10), run(2, 20, previous=-1))
-    assert fresh.first_over(Position(1, 5)) == RunSpan(2, 2)
+    assert fresh.first_over(Position(1, 5)) == pb.RunSpan(first=2, last=2)
 
 
 def test_the_newest_versions_are_listed_and_the_others_counted() -> None:
