@@ -25,6 +25,7 @@ from ledgerfold.storage.entry import (
     Codec,
     EntryHeader,
     Position,
+    position_of,
     read_header,
 )
 from ledgerfold.storage.errors import Corruption, EntryTooLarge, MissingFile
@@ -157,16 +158,14 @@ def shifted(error: Corruption, base: int) -> Corruption:
 
 
 def record_position(record: SegmentRecord, last: bool) -> Position:
-    position = record.last if last else record.first
-    return Position(position.ledger_id, position.entry_id)
+    return position_of(record.last if last else record.first)
 
 
 def live_position(record: SegmentRecord, last: bool) -> Position:
     """Returns the position of a segment's first or last entry that has a live message."""
     if not record.HasField("dead"):
         return record_position(record, last)
-    position = record.dead.last if last else record.dead.first
-    return Position(position.ledger_id, position.entry_id)
+    return position_of(record.dead.last if last else record.dead.first)
 
 
 def live_messages(record: SegmentRecord) -> int:

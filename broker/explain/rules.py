@@ -48,7 +48,7 @@ from ledgerfold.broker.explain.run_line import RunLine, strategy_of
 from ledgerfold.broker.explain.strategies import OWN, rules_of
 from ledgerfold.broker.explain.strategies.evaluator import Decision, dropped
 from ledgerfold.storage.decoded import StoredMessage
-from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.entry import EARLIEST, Position, position_of
 from ledgerfold.storage.key_scan import KeyVersion
 from ledgerfold.strategies.catalogue import DEFAULT, drops_null_keys, strategy_text
 from ledgerfold.v1 import explain_pb2 as pb
@@ -117,7 +117,7 @@ def explain_trimmed(message_id: MessageId, facts: Facts) -> pb.ExplainedVersion:
     explained.id.partition = facts.partition
     first = None
     if facts.line is not None:
-        first = facts.line.first_over(Position(message_id.ledger_id, message_id.entry_id))
+        first = facts.line.first_over(position_of(message_id))
     if first is None or facts.line is None:
         explained.state = pb.VERSION_STATE_NEVER_MET
     else:

@@ -32,7 +32,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
 
-from ledgerfold.storage.entry import Position
+from ledgerfold.storage.entry import Position, position_of
 from ledgerfold.strategies.catalogue import DEFAULT, drops_null_keys
 from ledgerfold.v1.explain_pb2 import RunSpan
 from ledgerfold.v1.records_pb2 import (
@@ -48,7 +48,7 @@ class RunLine:
 
     def __init__(self, runs: Sequence[RunRecord], *, is_complete: bool) -> None:
         self.runs = runs
-        self.horizons = [Position(run.horizon.ledger_id, run.horizon.entry_id) for run in runs]
+        self.horizons = [position_of(run.horizon) for run in runs]
         # The highest position that each run and those before it have read.
         self.read_through = list(accumulate(self.horizons, max))
         # The lowest horizon of each run and those after it.

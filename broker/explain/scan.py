@@ -33,7 +33,7 @@ from ledgerfold.broker.explain.versions import found_in, published_indexes
 from ledgerfold.broker.explain.words import MESSAGES_MAX, add_words, is_asked, to_ask
 from ledgerfold.storage.codec import decode, decoding
 from ledgerfold.storage.decoded import StoredMessage
-from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.entry import EARLIEST, Position, position_of
 from ledgerfold.storage.errors import (
     AlreadyClosed,
     CompactorUnavailable,
@@ -274,7 +274,7 @@ class _Scan:
 
     def _explain_message(self, message_id: MessageId) -> ExplainResponse:
         """Explains this version only, by its key."""
-        position = Position(message_id.ledger_id, message_id.entry_id)
+        position = position_of(message_id)
         if position > self._last:
             raise InvalidRequest(f"{position} is above the last message, {self._last}.")
         is_raw = position.ledger_id in [record.ledger_id for record in self._raw]
@@ -311,7 +311,7 @@ def _entry_at(position: Position, reader: LedgerReader | None) -> list[StoredEnt
 
 
 def _is(version: KeyVersion, message_id: MessageId) -> bool:
-    position = Position(message_id.ledger_id, message_id.entry_id)
+    position = position_of(message_id)
     return version.identity == (position, message_id.batch_index)
 
 

@@ -33,7 +33,7 @@ from ledgerfold.broker.topics.quotas import check_producer
 from ledgerfold.broker.topics.reader import Reader, ReaderOptions
 from ledgerfold.broker.topics.trimming import keepers, trim
 from ledgerfold.storage.crash_points import reach
-from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.entry import EARLIEST, Position, position_of
 from ledgerfold.storage.errors import (
     DiskFailure,
     LedgerfoldError,
@@ -314,8 +314,7 @@ class Topic(LoadedTopic):
         horizon = self.log.views.horizon or EARLIEST
         if not self.record.HasField("truncated_upto"):
             return horizon
-        truncated = self.record.truncated_upto
-        return max(horizon, Position(truncated.ledger_id, truncated.entry_id))
+        return max(horizon, position_of(self.record.truncated_upto))
 
     @property
     def compaction_moved_to(self) -> Position | None:
@@ -325,8 +324,7 @@ class Topic(LoadedTopic):
         """
         if not self.record.HasField("compaction_moved_to"):
             return None
-        moved = self.record.compaction_moved_to
-        return Position(moved.ledger_id, moved.entry_id)
+        return position_of(self.record.compaction_moved_to)
 
     async def enable_compaction_cursor(self) -> None:
         """Makes raw data wait for the horizon from now on (Pulsar creates `__compaction`).

@@ -20,7 +20,7 @@ from ledgerfold.compactor.strategies.registry import AnyStrategy, strategy_of
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.compactor.user_strategies.own import Own
-from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.entry import EARLIEST, Position, position_of
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 from ledgerfold.v1.records_pb2 import SegmentRecord
@@ -111,10 +111,6 @@ class TaskPlan:
     @property
     def segments(self) -> tuple[InputSegment, ...]:
         return tuple(chain.from_iterable(self.copies))
-
-
-def position_of(record: PositionRecord) -> Position:
-    return Position(record.ledger_id, record.entry_id)
 
 
 def _before(record: PositionRecord) -> Position:
