@@ -104,11 +104,6 @@ class TaskPlan:
     crash_at: str = ""
 
     @property
-    def is_solo(self) -> bool:
-        """True if one task does all the work."""
-        return len(self.scans) == self.buckets == len(self.copies) == 1
-
-    @property
     def segments(self) -> tuple[InputSegment, ...]:
         return tuple(chain.from_iterable(self.copies))
 
