@@ -29,6 +29,13 @@ def grouped(numbers: NDArray[np.integer], count: int) -> tuple[Integers, list[in
     return order, np.cumsum(np.bincount(narrow, minlength=count)).tolist()
 
 
+def sums_of(sizes: NDArray[np.integer]) -> Integers:
+    """Returns the sums before each row, and the total."""
+    sums = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=sums[1:])
+    return sums
+
+
 def ascending(rows: Integers) -> Integers:
     """Sorts different rows of a segment.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ledgerfold.storage.deletion_vector import load_vector
 from ledgerfold.storage.errors import CompactionFailed, Corruption, MissingFile
-from ledgerfold.storage.files import Files
+from ledgerfold.storage.files import Files, size_if_any
 from ledgerfold.storage.names import (
     deletion_vector_path,
     key_index_path,
@@ -95,7 +95,7 @@ def _check_vector(
 
 def _check_index(segment: SegmentRecord, ledgers_dir: Path, files: Files) -> None:
     path = ledgers_dir / key_index_path(segment.path)
-    if not files.exists(path) or files.size(path) != segment.key_index.size_bytes:
+    if size_if_any(path, files) != segment.key_index.size_bytes:
         raise MissingFile(str(path), "a manifest")
 
 

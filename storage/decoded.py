@@ -87,14 +87,9 @@ class DecodedBatch(Protocol):
         ...
 
     @staticmethod
-    def first_key(header: EntryHeader, key_section: Buffer) -> bytes | None:
-        """Returns the first message's key, which key-shared dispatch uses."""
-        ...
-
-    @classmethod
-    def routing(cls, header: EntryHeader, key_section: Buffer) -> Routing:
+    def routing(header: EntryHeader, key_section: Buffer) -> Routing:
         """Returns what dispatch to consumers needs. Raises InvalidRequest."""
-        return Routing(cls.first_key(header, key_section))
+        ...
 
     @staticmethod
     def last_batch_index(header: EntryHeader, key_section: Buffer) -> int:

@@ -19,20 +19,20 @@ Bounds: 24 bytes for each entry with a dead row, and at most a bit for each of i
 from __future__ import annotations
 
 import struct
-import threading
 from array import array
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from itertools import accumulate, pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from ledgerfold.storage.columns import from_column, to_column
 from ledgerfold.storage.entry import EntryHeader, crc32c
 from ledgerfold.storage.errors import Corruption, IncompatibleFormat, MissingFile
-from ledgerfold.storage.files import Files
+from ledgerfold.storage.files import Files, size_if_any
+from ledgerfold.storage.lru_cache import LruCache
 from ledgerfold.storage.names import deletion_vector_path
 from ledgerfold.v1.records_pb2 import DeletionVectorRecord, SegmentRecord
 
@@ -226,7 +226,7 @@ def load_vector(ledgers_dir: Path, segment: SegmentRecord, files: Files) -> Dele
     Raises MissingFile (also if it has another size), Corruption, IncompatibleFormat, DiskFailure.
     """
     path, record = ledgers_dir / deletion_vector_path(segment.path), segment.dead
-    if not files.exists(path) or files.size(path) != record.size_bytes:
+    if size_if_any(path, files) != record.size_bytes:
         raise MissingFile(str(path), "a segment record")
     vector = read_vector(path, files)
     if vector.checksum != record.checksum:
@@ -255,50 +255,36 @@ def place_of(vector: DeletionVector, header: EntryHeader, offset: int, path: str
 
 
 class VectorCache:
-    """The vectors of segments that are read, least recently used first. Threads may share it.
+    """The vectors of segments that are read. Threads may share it.
 
     Bound: CACHED_BYTES_MAX of files, or one vector.
     """
 
     def __init__(self, ledgers_dir: Path, files: Files) -> None:
         self._ledgers_dir, self._files = ledgers_dir, files
-        self._vectors: OrderedDict[str, DeletionVector] = OrderedDict()
-        self._size_bytes = 0
-        self._lock = threading.Lock()
+        # By the segment's path, and the vector's checksum.
+        self._vectors = LruCache[tuple[str, int], DeletionVector](
+            CACHED_BYTES_MAX, attrgetter("size_bytes")
+        )
 
     def of(self, segment: SegmentRecord, wait: bool = True) -> DeletionVector | None:
         """Returns a segment's vector; None if it has none.
 
         Raises BlockingIOError without `wait` if the vector is not in memory, else as load_vector().
         """
+
+        def load() -> DeletionVector:
+            if not wait:
+                raise BlockingIOError
+            return load_vector(self._ledgers_dir, segment, self._files)
+
         if not segment.HasField("dead"):
             return None
-        with self._lock:
-            cached = self._vectors.get(segment.path)
-            if cached is not None and cached.checksum == segment.dead.checksum:
-                self._vectors.move_to_end(segment.path)
-                return cached
-        if not wait:
-            raise BlockingIOError
-        vector = load_vector(self._ledgers_dir, segment, self._files)
-        with self._lock:
-            self._drop(segment.path)
-            self._vectors[segment.path] = vector
-            self._size_bytes += vector.size_bytes
-            while self._size_bytes > CACHED_BYTES_MAX and len(self._vectors) > 1:
-                self._drop(next(iter(self._vectors)))
-        return vector
+        return self._vectors.get((segment.path, segment.dead.checksum), load)
 
     def forget(self, prefix: str) -> None:
         """Forgets the vectors of segments whose path begins with `prefix`."""
-        with self._lock:
-            for path in [path for path in self._vectors if path.startswith(prefix)]:
-                self._drop(path)
-
-    def _drop(self, path: str) -> None:
-        vector = self._vectors.pop(path, None)
-        if vector is not None:
-            self._size_bytes -= vector.size_bytes
+        self._vectors.forget(lambda at: at[0].startswith(prefix))
 
 
 class DeadTally:

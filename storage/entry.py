@@ -18,14 +18,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import google_crc32c
 
-from ledgerfold.storage.errors import (
-    Corruption,
-    IncompatibleFormat,
-)
+from ledgerfold.storage.errors import Corruption, IncompatibleFormat
+
+if TYPE_CHECKING:
+    from ledgerfold.v1.records_pb2 import MessageId
+    from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
 Buffer = bytes | bytearray | memoryview
 
@@ -94,6 +95,10 @@ class Position(NamedTuple):
     @property
     def next(self) -> Position:
         return Position(self.ledger_id, self.entry_id + 1)
+
+
+def position_of(record: PositionRecord | MessageId) -> Position:
+    return Position(record.ledger_id, record.entry_id)
 
 
 EARLIEST = Position(-1, -1)

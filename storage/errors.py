@@ -259,8 +259,6 @@ class FaultNotFound(RequestError):
 class MessageNotFound(RequestError):
     """A message that its topic does not hold, or no longer. `what`: the words for it."""
 
-    reason = "MESSAGE_NOT_FOUND"
-
     def __init__(self, topic: str, what: str) -> None:
         super().__init__(f"Topic {topic} has no {what}.")
         self.topic = topic

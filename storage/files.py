@@ -336,14 +336,10 @@ class Files:
 
     def overwrite(self, path: Path, offset: int, data: bytes, *, sync: bool) -> None:
         """Overwrites bytes of an existing file; without `sync`, a power loss may undo it."""
-        with _disk(str(path), "A write"):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                os.pwrite(descriptor, data, offset)
-                if sync:
-                    os.fdatasync(descriptor)
-            finally:
-                os.close(descriptor)
+        with _disk(str(path), "A write"), open(path, "r+b", buffering=0) as file:
+            os.pwrite(file.fileno(), data, offset)
+            if sync:
+                os.fdatasync(file.fileno())
 
     def copy(self, source: Path, target: Path) -> None:
         """Copies a file durably, except for the folder's entry. A failed copy leaves no file."""
@@ -358,6 +354,11 @@ class Files:
 
 
 REAL = Files()
+
+
+def size_if_any(path: Path, files: Files) -> int | None:
+    """Returns the size of a file; None if there is none. Raises DiskFailure."""
+    return files.size(path) if files.exists(path) else None
 
 
 def write_file(path: Path, blocks: Iterable[Buffer], files: Files = REAL) -> None:

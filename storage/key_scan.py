@@ -37,9 +37,10 @@ from ledgerfold.storage.entry import (
 )
 from ledgerfold.storage.errors import Corruption
 from ledgerfold.storage.file_window import Window
+from ledgerfold.storage.message_ids import id_text
 from ledgerfold.storage.pulsar.batch import PulsarBatch, is_unsized
 from ledgerfold.storage.segment import shifted
-from ledgerfold.v1.records_pb2 import SegmentRecord
+from ledgerfold.v1.records_pb2 import MessageId, SegmentRecord
 
 BLOCK_BYTES = 256 * 1024
 # The read size where only one header and a short key section are needed.
@@ -47,9 +48,15 @@ HOP_BYTES = 4096
 
 
 class KeyVersion(NamedTuple):
-    """A message as its key section describes it. `batch_index` -1: published alone.
+    """A message as its key section describes it, and its location. `batch_index` -1: published
+    alone.
 
-    `is_unreadable`: it stands for a batch that does not parse.
+    `is_unreadable`: it stands for a batch that does not parse. `in_raw`, `in_compacted`: whether a
+    raw ledger or the compacted one holds it, if that was determined.
+
+    >>> version = KeyVersion(Position(3, 4), 1, 5, 0, 0, False, in_raw=True)
+    >>> version.name, version.is_tombstone, version.is_alone
+    ('3:4:-1:1', True, False)
     """
 
     position: Position
@@ -61,6 +68,37 @@ class KeyVersion(NamedTuple):
     value_bytes: int
     key_is_base64: bool
     is_unreadable: bool = False
+    in_raw: bool = False
+    in_compacted: bool = False
+    partition: int = -1
+
+    @property
+    def is_tombstone(self) -> bool:
+        return self.value_bytes == 0
+
+    @property
+    def is_alone(self) -> bool:
+        """True if it was published alone, not in a batch."""
+        return self.batch_index < 0
+
+    @property
+    def identity(self) -> tuple[Position, int]:
+        return self[:2]
+
+    @property
+    def name(self) -> str:
+        """The id, as commands accept it."""
+        return id_text(*self.position, self.partition, self.batch_index)
+
+    @property
+    def message_id(self) -> MessageId:
+        ledger_id, entry_id = self.position
+        return MessageId(
+            ledger_id=ledger_id,
+            entry_id=entry_id,
+            batch_index=self.batch_index,
+            partition=self.partition,
+        )
 
 
 def scan_keys(

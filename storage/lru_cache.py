@@ -23,10 +23,15 @@ V = TypeVar("V")
 
 
 class LruCache(Generic[K, V]):
-    """A cache of at most `kept_max` values, which evicts the least recently used one."""
+    """A cache that evicts the least recently used values.
 
-    def __init__(self, kept_max: int) -> None:
-        self._kept_max = kept_max
+    `kept_max`: the largest sum of the sizes of its values; one value may be larger. `size_of`: by
+    default each counts as 1.
+    """
+
+    def __init__(self, kept_max: int, size_of: Callable[[V], int] = lambda value: 1) -> None:
+        self._kept_max, self._size_of = kept_max, size_of
+        self._size = 0
         self._entries: OrderedDict[K, V] = OrderedDict()
         # Counts the calls of forget().
         self._forgettings = 0
@@ -45,23 +50,30 @@ class LruCache(Generic[K, V]):
                 self._entries.move_to_end(key)
                 return cached
             forgettings = self._forgettings
-        built = make()
-        evicted = None
+        built, evicted = make(), list[V]()
         with self._lock:
             if self._forgettings != forgettings:
                 return built
-            cached = self._entries.setdefault(key, built)
+            if key not in self._entries:
+                self._entries[key] = built
+                self._size += self._size_of(built)
             self._entries.move_to_end(key)
-            if len(self._entries) > self._kept_max:
-                # Released at the end of this call, without the lock.
-                evicted = self._entries.popitem(last=False)
+            cached = self._entries[key]
+            while self._size > self._kept_max and len(self._entries) > 1:
+                evicted.append(self._pop(next(iter(self._entries))))
+        # Released without the lock.
         del evicted
         return cached
+
+    def _pop(self, key: K) -> V:
+        value = self._entries.pop(key)
+        self._size -= self._size_of(value)
+        return value
 
     def forget(self, matches: Callable[[K], bool]) -> None:
         """Removes all values whose key matches. Callers that hold one may continue to use it."""
         with self._lock:
             self._forgettings += 1
-            removed = [self._entries.pop(key) for key in [*self._entries] if matches(key)]
+            removed = [self._pop(key) for key in [*self._entries] if matches(key)]
         # Released without the lock.
         del removed

@@ -23,6 +23,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 
 from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.storage.key_value import KeyValueStore
@@ -324,9 +325,7 @@ class MetadataStore:
     def _change_store(self, edit: Callable[[StoreRecord], object]) -> StoreRecord:
         """Changes the store record. The caller holds the lock of the ids."""
         before = self.store()
-        record = new_store_record()
-        if before is not None:
-            record.CopyFrom(before)
+        record = new_store_record() if before is None else deepcopy(before)
         edit(record)
         if record != before:
             batch = self.begin()

@@ -85,17 +85,7 @@ class NativeBatch(DecodedBatch):
         return row if self._stored is None else self._stored[row]
 
     @staticmethod
-    def first_key(header: EntryHeader, key_section: Buffer) -> bytes | None:
-        keys = parse_keys(key_section)
-        row = 0
-        if header.live_rows:
-            row = row_numbers(header.live_rows, header.rows)[0]
-        if len(keys.flags) <= row or not keys.flags[row] & HAS_KEY:
-            return None
-        return _slice(keys.keys, keys.key_offsets, row)
-
-    @classmethod
-    def routing(cls, header: EntryHeader, key_section: Buffer) -> Routing:
+    def routing(header: EntryHeader, key_section: Buffer) -> Routing:
         keys = parse_keys(key_section)
         if keys.dispatch_key:
             return Routing(keys.dispatch_key, keys.deliver_at_ms)

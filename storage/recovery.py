@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,7 +44,7 @@ from ledgerfold.storage.errors import (
     StorageError,
 )
 from ledgerfold.storage.file_window import Window
-from ledgerfold.storage.files import Files, ReadFile
+from ledgerfold.storage.files import Files, ReadFile, size_if_any
 from ledgerfold.storage.losses import find_losses
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import (
@@ -146,13 +147,13 @@ def check_files(record: LedgerRecord, ledgers_dir: Path, files: Files) -> Storag
     only.
     """
     for segment in record.segments:
-        path = ledgers_dir / segment.path
-        if not files.exists(path) or files.size(path) != segment.size_bytes:
-            return MissingFile(str(path), f"the record of ledger {record.ledger_id}")
+        sizes = {segment.path: segment.size_bytes}
         if segment.HasField("dead"):
-            path = ledgers_dir / deletion_vector_path(segment.path)
-            if not files.exists(path) or files.size(path) != segment.dead.size_bytes:
-                return MissingFile(str(path), f"the record of ledger {record.ledger_id}")
+            sizes[deletion_vector_path(segment.path)] = segment.dead.size_bytes
+        for path, size_bytes in sizes.items():
+            if size_if_any(ledgers_dir / path, files) != size_bytes:
+                source = f"the record of ledger {record.ledger_id}"
+                return MissingFile(str(ledgers_dir / path), source)
     return None
 
 
@@ -210,8 +211,7 @@ def close_at_durable(
 
     Raises DiskFailure.
     """
-    sealed = LedgerRecord()
-    sealed.CopyFrom(record)
+    sealed = deepcopy(record)
     for segment in sealed.segments:
         path = ledgers_dir / segment.path
         if segment.entries and files.size(path) > segment.size_bytes:
@@ -327,8 +327,7 @@ def _damaged_record(
     so_far: SegmentRecord, first: Position, last: Position, size_bytes: int
 ) -> SegmentRecord:
     """Returns a record that extends to `last`: reads of its good part succeed, all others raise."""
-    record = SegmentRecord()
-    record.CopyFrom(so_far)
+    record = deepcopy(so_far)
     record.first.ledger_id, record.first.entry_id = first
     record.last.ledger_id, record.last.entry_id = last
     record.entries = last.entry_id - first.entry_id + 1

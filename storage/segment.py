@@ -8,6 +8,7 @@ totals, which are final when the segment is sealed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from itertools import islice
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -24,10 +25,11 @@ from ledgerfold.storage.entry import (
     Codec,
     EntryHeader,
     Position,
+    position_of,
     read_header,
 )
 from ledgerfold.storage.errors import Corruption, EntryTooLarge, MissingFile
-from ledgerfold.storage.files import REAL, AppendFile, Files
+from ledgerfold.storage.files import REAL, AppendFile, Files, size_if_any
 from ledgerfold.storage.names import (
     deletion_vector_path,
     key_index_path,
@@ -156,16 +158,14 @@ def shifted(error: Corruption, base: int) -> Corruption:
 
 
 def record_position(record: SegmentRecord, last: bool) -> Position:
-    position = record.last if last else record.first
-    return Position(position.ledger_id, position.entry_id)
+    return position_of(record.last if last else record.first)
 
 
 def live_position(record: SegmentRecord, last: bool) -> Position:
     """Returns the position of a segment's first or last entry that has a live message."""
     if not record.HasField("dead"):
         return record_position(record, last)
-    position = record.dead.last if last else record.dead.first
-    return Position(position.ledger_id, position.entry_id)
+    return position_of(record.dead.last if last else record.dead.first)
 
 
 def live_messages(record: SegmentRecord) -> int:
@@ -179,8 +179,7 @@ def live_entries(record: SegmentRecord) -> int:
 
 def with_segments(record: LedgerRecord, segments: Iterable[SegmentRecord]) -> LedgerRecord:
     """Returns a copy of a ledger's record that has these segments."""
-    changed = LedgerRecord()
-    changed.CopyFrom(record)
+    changed = deepcopy(record)
     del changed.segments[:]
     changed.segments.extend(segments)
     return changed
@@ -273,8 +272,7 @@ def link_segment(
     size, and without a deletion vector unless `keeps_vector`. The caller syncs the ledger's folder,
     which must exist. Raises MissingFile, DiskFailure.
     """
-    linked = SegmentRecord()
-    linked.CopyFrom(record)
+    linked = deepcopy(record)
     linked.path = segment_path(ledger_id, index)
     _link(ledgers_dir, record.path, linked.path, files)
     if not keeps_vector:
@@ -283,7 +281,7 @@ def link_segment(
         beside, target = deletion_vector_path(record.path), deletion_vector_path(linked.path)
         _link(ledgers_dir, beside, target, files)
     source = ledgers_dir / key_index_path(record.path)
-    if files.exists(source) and files.size(source) == record.key_index.size_bytes:
+    if size_if_any(source, files) == record.key_index.size_bytes:
         files.link(source, ledgers_dir / key_index_path(linked.path))
     else:
         linked.ClearField("key_index")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ledgerfold.storage.deletion_vector import DeadTally, DeletionVector
-from ledgerfold.storage.entry import Position
+from ledgerfold.storage.entry import Position, position_of
 from ledgerfold.storage.errors import IncompatibleFormat
 from ledgerfold.storage.kafka.span import Span
 from ledgerfold.v1.records_pb2 import SegmentRecord
@@ -53,11 +53,11 @@ class Extent(NamedTuple):
 
     @property
     def first(self) -> Position:
-        return Position(self.record.first.ledger_id, self.record.first.entry_id)
+        return position_of(self.record.first)
 
     @property
     def last(self) -> Position:
-        return Position(self.record.last.ledger_id, self.record.last.entry_id)
+        return position_of(self.record.last)
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ from ledgerfold.storage.errors import (
     SnapshotNotFound,
     StorageError,
 )
-from ledgerfold.storage.files import Files
+from ledgerfold.storage.files import Files, size_if_any
 from ledgerfold.storage.names import ASIDE_SUFFIX, KEY_INDEX_SUFFIX, SNAPSHOT_RECORDS, SNAPSHOTS
 from ledgerfold.storage.records import decode, key
 from ledgerfold.storage.segment import file_names
@@ -109,9 +109,7 @@ class SnapshotFolder:
             # A key index may be deleted at any time.
             if path.endswith(KEY_INDEX_SUFFIX):
                 continue
-            size_bytes = (
-                self._files.size(path_of(path)) if self._files.exists(path_of(path)) else None
-            )
+            size_bytes = size_if_any(path_of(path), self._files)
             if size_bytes is None or size_bytes != sizes.get(path, size_bytes):
                 yield path
 

@@ -34,7 +34,7 @@ from ledgerfold.storage.errors import (
     SnapshotExists,
     SnapshotNotFound,
 )
-from ledgerfold.storage.files import Files, make_durable_dir, write_file
+from ledgerfold.storage.files import Files, make_durable_dir, size_if_any, write_file
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.names import (
     ASIDE_SUFFIX,
@@ -260,8 +260,8 @@ class Snapshots(SnapshotFolder):
         lacking = [
             each
             for each in paths
-            if (size_bytes := self._size(folder / flat(each))) is not None
-            and size_bytes != self._size(self._ledgers_dir / each)
+            if (size_bytes := size_if_any(folder / flat(each), self._files)) is not None
+            and size_bytes != size_if_any(self._ledgers_dir / each, self._files)
         ]
         if lacking:
             self._files.make_dir(ledger)
@@ -269,6 +269,3 @@ class Snapshots(SnapshotFolder):
                 self._files.link(folder / flat(path), self._ledgers_dir / path)
             self._files.sync_dir(ledger)
         return bool(lacking)
-
-    def _size(self, path: Path) -> int | None:
-        return self._files.size(path) if self._files.exists(path) else None

@@ -1,4 +1,4 @@
-"""Shielding: coroutines that run to completion even if their caller is cancelled.
+"""Coroutines that run to completion even if their caller is cancelled; others that end together.
 
 A call whose client has disconnected is cancelled at its current await. A deletion, an unload or a
 flush must not stop halfway: a thread cannot be interrupted, and state removed from memory must
@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
 _T = TypeVar("_T")
@@ -59,6 +59,20 @@ def runs_to_completion(
         return await run_to_completion(function(*args, **kwargs))
 
     return call
+
+
+async def first_of(*waits: Awaitable[object], timeout_s: float | None = None) -> None:
+    """Returns when one has ended, or after the timeout. Cancels the others. Raises its error."""
+    tasks = [asyncio.ensure_future(each) for each in waits]
+    try:
+        done, _ = await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        # Even if the caller is cancelled, none may keep waiting.
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
 
 
 def _log_error(task: asyncio.Task[Any]) -> None:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from copy import deepcopy
 
 from ledgerfold.broker.compaction.commit import commit
 from ledgerfold.broker.compaction.due import RunRules, is_outdated, rules_of
@@ -300,8 +301,7 @@ class CompactionRun:
         self._end(done)
 
     def _succeeded(self, manifest: Manifest | None = None) -> RunRecord:
-        done = RunRecord()
-        done.CopyFrom(self.record)
+        done = deepcopy(self.record)
         done.state, done.ended_ms = RUN_STATE_SUCCESS, self._broker.clock_ms()
         if manifest is not None:
             done.counts.CopyFrom(manifest.counts)
@@ -339,8 +339,7 @@ class CompactionRun:
 
     async def _end_with(self, error: LedgerfoldError) -> None:
         """Ends a run that did not succeed. Raises nothing."""
-        ended = RunRecord()
-        ended.CopyFrom(self.record)
+        ended = deepcopy(self.record)
         is_cancelled = isinstance(error, CompactionCancelled)
         ended.state = RUN_STATE_CANCELLED if is_cancelled else RUN_STATE_ERROR
         ended.error_reason, ended.error_message = error.reason, error.message

@@ -16,7 +16,7 @@ import base64
 import binascii
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from ledgerfold.broker.explain.kafka import (
@@ -30,10 +30,10 @@ from ledgerfold.broker.explain.kafka import (
     explain_missing,
 )
 from ledgerfold.broker.explain.rules import VERSIONS_MAX
+from ledgerfold.broker.explain.scan import ByPartition
 from ledgerfold.broker.kafka.cleaner.choice import Candidate
 from ledgerfold.broker.kafka.cleaner.cleaner import plan_of
 from ledgerfold.broker.kafka.producers.producers import LastEntry
-from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.kafka.cleanable import Plan
 from ledgerfold.storage.errors import InvalidRequest
@@ -47,37 +47,15 @@ DIGESTS_MAX = 1_000_000
 _PAGE_BYTES = 4 * 1024 * 1024
 
 
-class KafkaExplainer:
-    """The explainer for Kafka topics. Answers one question at a time."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._one_at_a_time = asyncio.Lock()
-
-    async def explain(
-        self, topics: Sequence[KafkaTopic], request: pb.ExplainRequest
-    ) -> pb.ExplainResponse:
-        """Explains records of a topic, or of all partitions. Raises InvalidRequest, StorageError,
-        Moved.
-        """
-        if request.WhichOneof("of") is None:
-            raise InvalidRequest("Name a key, messages without a key, or a message id to explain.")
-        if request.HasField("message_id") and request.message_id.ledger_id != 0:
-            raise InvalidRequest("The message at offset N of a Kafka topic has the id 0:N.")
-        answer = pb.ExplainResponse(strategy="kafka")
-        for topic in topics:
-            async with self._one_at_a_time:
-                part = await self._explain_one(topic, request)
-            answer.versions.extend(part.versions)
-            answer.versions_older += part.versions_older
-            prefix = f"{topic.name}: " if len(topics) > 1 else ""
-            answer.notes.extend(prefix + note for note in part.notes)
-        return answer
+class KafkaExplainer(ByPartition[KafkaTopic]):
+    """The explainer for Kafka topics."""
 
     async def _explain_one(
-        self, topic: KafkaTopic, request: pb.ExplainRequest
-    ) -> pb.ExplainResponse:
-        partition = topic.partition
+        self, topic: KafkaTopic, request: pb.ExplainRequest, versions_max: int
+    ) -> tuple[pb.ExplainResponse, None]:
+        if request.HasField("message_id") and request.message_id.ledger_id != 0:
+            raise InvalidRequest("The message at offset N of a Kafka topic has the id 0:N.")
+        partition, answer = topic.partition, pb.ExplainResponse(strategy="kafka")
         plan = plan_of(partition, self._broker.clock_ms())
         round_ = NextRound(
             first_dirty=plan.first_dirty_offset,
@@ -98,11 +76,15 @@ class KafkaExplainer:
             if scan.at is None:
                 explanation = explain_missing(offset, scan.round, scan.around)
                 missing = _explained(offset, 0, explanation, place=pb.VERSION_PLACE_TRIMMED)
-                return pb.ExplainResponse(versions=[missing], notes=_notes(topic, plan, scan))
+                answer.versions.append(missing)
+                answer.notes.extend(_notes(topic, plan, scan))
+                return answer, None
             keys = set() if isinstance(scan.at, Marker) else {scan.at.key}
         scan = await self._read(topic, _Scan(round_, topic, keys, offset), 0)
-        notes = _notes(topic, plan, scan)
-        return pb.ExplainResponse(versions=scan.explained(), versions_older=scan.older, notes=notes)
+        answer.versions.extend(scan.explained())
+        answer.versions_older = scan.older
+        answer.notes.extend(_notes(topic, plan, scan))
+        return answer, None
 
     async def _read(self, topic: KafkaTopic, scan: _Scan, offset: int) -> _Scan:
         """Scans from an offset on; if the offset is not 0, only its batch."""

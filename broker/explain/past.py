@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ledgerfold.broker.explain.run_line import RunLine, RunSpan, strategy_of
+from ledgerfold.broker.explain.run_line import RunLine, strategy_of
 from ledgerfold.broker.explain.strategies import OWN, rules_of
 from ledgerfold.broker.explain.strategies.evaluator import (
     HELD_MAX,
@@ -28,9 +28,9 @@ from ledgerfold.broker.explain.strategies.evaluator import (
     RunParameters,
     dropped,
 )
-from ledgerfold.broker.explain.versions import LocatedVersion
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import Position
+from ledgerfold.storage.key_scan import KeyVersion
 from ledgerfold.strategies.catalogue import drops_null_keys, settings_of
 from ledgerfold.v1 import explain_pb2 as pb
 from ledgerfold.v1.records_pb2 import CompactionStrategy, RunRecord
@@ -47,12 +47,12 @@ class Version:
     `hypothetical`: the decision of the strategy in force, if it had read every message.
     """
 
-    subject: LocatedVersion
-    kept_by: RunSpan | None = None
-    dropped_by: RunSpan | None = None
+    subject: KeyVersion
+    kept_by: pb.RunSpan | None = None
+    dropped_by: pb.RunSpan | None = None
     decision: Decision | None = None
     run: RunRecord | None = None
-    since: RunSpan | None = None
+    since: pb.RunSpan | None = None
     is_back: bool = False
     is_sure: bool = True
     next: Decision | None = None
@@ -99,7 +99,7 @@ class Past:
     """The past runs. `is_whole`: raw ledgers still hold every message that runs have read."""
 
     def __init__(
-        self, line: RunLine, read: Callable[[LocatedVersion], StoredMessage], *, is_whole: bool
+        self, line: RunLine, read: Callable[[KeyVersion], StoredMessage], *, is_whole: bool
     ) -> None:
         self._line, self._read = line, read
         # The input of the current run is completely known.
@@ -111,7 +111,7 @@ class Past:
 
     def process(self, version: Version) -> None:
         """Adds the next version at or below the horizon of one of the runs."""
-        while version.subject.position > self._line.read_through(self._at):
+        while version.subject.position > self._line.read_through[self._at]:
             self._end_run()
             self._begin_run()
         if self._line.reads_again(version.subject.position, self._at):
@@ -139,7 +139,7 @@ class Past:
         for version in sorted(met, key=lambda version: version.subject.identity):
             self._evaluate(version)
         if self._at > 0:
-            low, high = self._line.horizon(self._at - 1), self._line.horizon(self._at)
+            low, high = self._line.horizons[self._at - 1], self._line.horizons[self._at]
             for version in self._read_again:
                 if low < version.subject.position <= high:
                     self._evaluate(version)
@@ -156,7 +156,7 @@ class Past:
             self._is_known = False
 
     def _conclude(self, version: Version, decision: Decision) -> None:
-        run, span = self._line.runs[self._at], self._line.span(self._at)
+        run, span = self._line.runs[self._at], self._line.spans[self._at]
         if decision.keeps:
             self._survivors.append(version)
             if version.dropped_by is not None or version.kept_by is None:
@@ -183,18 +183,18 @@ def _is_reason(version: Version, rule: pb.CompactionRule, run: RunRecord) -> boo
 
 
 def run_parameters(
-    strategy: CompactionStrategy, time_ms: int, read: Callable[[LocatedVersion], StoredMessage]
+    strategy: CompactionStrategy, time_ms: int, read: Callable[[KeyVersion], StoredMessage]
 ) -> RunParameters:
     return RunParameters(strategy.name, settings_of(strategy), time_ms, read)
 
 
-def null_key_decision(version: LocatedVersion, strategy: str, *, keeps: bool) -> Decision:
+def null_key_decision(version: KeyVersion, strategy: str, *, keeps: bool) -> Decision:
     """Returns the decision of a run about a message without a key: it keeps or drops all of them.
 
     The policy `retain_null_key` decides; message strategies keep none. A batch that does not parse
     is not a message: every run keeps it.
     """
-    if version.key_version.is_unreadable:
+    if version.is_unreadable:
         return Decision(
             version,
             True,
@@ -222,7 +222,7 @@ def add_null_key_past(version: Version, line: RunLine) -> None:
     message = version.subject
     first = line.first_over(message.position)
     if message.in_compacted:
-        is_unreadable = message.key_version.is_unreadable
+        is_unreadable = message.is_unreadable
         version.kept_by = (not is_unreadable and line.null_keys_kept_by(message.position)) or first
         version.run = line.run(line.last)
         version.since = line.with_strategy_of(version.run)
@@ -238,7 +238,7 @@ def add_null_key_past(version: Version, line: RunLine) -> None:
         version.kept_by = first
 
 
-def _null_key_dropped(version: LocatedVersion, suspects: Sequence[str]) -> Decision:
+def _null_key_dropped(version: KeyVersion, suspects: Sequence[str]) -> Decision:
     """Returns the decision of a run of one of these strategies, with the reason if it is common to
     all.
     """

@@ -18,7 +18,7 @@ strategy.
     >>> from ledgerfold.storage.key_scan import KeyVersion
     >>> a, b = KeyVersion(Position(1, 0), -1, 5, 0, 2, False), Position(1, 1)
     >>> deletion = a._replace(position=b, value_bytes=0)
-    >>> history = [LocatedVersion(each, in_raw=True) for each in (a, deletion)]
+    >>> history = [each._replace(in_raw=True) for each in (a, deletion)]
     >>> explained = explain(history, Facts())
     >>> [version.next for version in explained.versions]
     ['the next run drops it: deleted by 1:1', 'the next run drops it: a tombstone']
@@ -44,16 +44,12 @@ from ledgerfold.broker.explain.past import (
     null_key_decision,
     run_parameters,
 )
-from ledgerfold.broker.explain.run_line import (
-    RunLine,
-    RunSpan,
-    strategy_of,
-)
+from ledgerfold.broker.explain.run_line import RunLine, strategy_of
 from ledgerfold.broker.explain.strategies import OWN, rules_of
 from ledgerfold.broker.explain.strategies.evaluator import Decision, dropped
-from ledgerfold.broker.explain.versions import LocatedVersion
 from ledgerfold.storage.decoded import StoredMessage
-from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.entry import EARLIEST, Position, position_of
+from ledgerfold.storage.key_scan import KeyVersion
 from ledgerfold.strategies.catalogue import DEFAULT, drops_null_keys, strategy_text
 from ledgerfold.v1 import explain_pb2 as pb
 from ledgerfold.v1.records_pb2 import CompactionStrategy, MessageId
@@ -61,7 +57,7 @@ from ledgerfold.v1.records_pb2 import CompactionStrategy, MessageId
 VERSIONS_MAX = 1_000
 
 
-def _nothing_to_read(version: LocatedVersion) -> StoredMessage:
+def _nothing_to_read(version: KeyVersion) -> StoredMessage:
     raise LookupError(version.name)
 
 
@@ -83,7 +79,7 @@ class Facts:
     strategy: CompactionStrategy = field(default_factory=lambda: CompactionStrategy(name=DEFAULT))
     time_ms: int = 0
     is_whole: bool = False
-    read: Callable[[LocatedVersion], StoredMessage] = _nothing_to_read
+    read: Callable[[KeyVersion], StoredMessage] = _nothing_to_read
 
 
 class Explained(NamedTuple):
@@ -94,10 +90,10 @@ class Explained(NamedTuple):
 
 
 def explain(
-    history: Iterable[LocatedVersion],
+    history: Iterable[KeyVersion],
     facts: Facts,
     *,
-    is_requested: Callable[[LocatedVersion], bool] = lambda version: True,
+    is_requested: Callable[[KeyVersion], bool] = lambda version: True,
     versions_max: int = VERSIONS_MAX,
 ) -> Explained:
     """Explains versions. `history`: all existing versions of one key, in order of id.
@@ -121,12 +117,12 @@ def explain_trimmed(message_id: MessageId, facts: Facts) -> pb.ExplainedVersion:
     explained.id.partition = facts.partition
     first = None
     if facts.line is not None:
-        first = facts.line.first_over(Position(message_id.ledger_id, message_id.entry_id))
+        first = facts.line.first_over(position_of(message_id))
     if first is None or facts.line is None:
         explained.state = pb.VERSION_STATE_NEVER_MET
     else:
         explained.state = pb.VERSION_STATE_UNKNOWN
-        explained.dropped_by.CopyFrom(_span(RunSpan(first.first, facts.line.last)))
+        explained.dropped_by.first, explained.dropped_by.last = first.first, facts.line.last
     explained.what = explain_text.describe(explained, explain_text.Words())
     return explained
 
@@ -147,9 +143,9 @@ class _Account:
             ):
                 self._hypothetical = Evaluation(rules.evaluator(requested), _conclude_hypothetical)
 
-    def process(self, subject: LocatedVersion) -> Version:
+    def process(self, subject: KeyVersion) -> Version:
         version, line = Version(subject), self._facts.line
-        if line is not None and line.has_read(subject.position):
+        if line is not None and subject.position <= line.read_through[-1]:
             if self._past is not None:
                 self._past.process(version)
             else:
@@ -188,32 +184,29 @@ def _conclude_hypothetical(version: Version, decision: Decision) -> None:
     version.hypothetical = decision
 
 
-class _Reason(NamedTuple):
-    """A reason. `strategies`: the run's, or the possible ones; empty if unknown."""
-
-    why: str = ""
-    strategies: Sequence[CompactionStrategy] = ()
+# A reason, and the run's strategies, or the possible ones; both empty if unknown.
+_Reason = tuple[str, Sequence[CompactionStrategy]]
 
 
 def _explained(version: Version, facts: Facts) -> pb.ExplainedVersion:
-    message, key_version = version.subject, version.subject.key_version
+    message = version.subject
     explained = pb.ExplainedVersion(
         id=message.message_id,
-        publish_time_ms=key_version.publish_time_ms,
-        event_time_ms=key_version.event_time_ms,
-        value_bytes=key_version.value_bytes,
-        key_is_base64=key_version.key_is_base64,
+        publish_time_ms=message.publish_time_ms,
+        event_time_ms=message.event_time_ms,
+        value_bytes=message.value_bytes,
+        key_is_base64=message.key_is_base64,
         place=_place_of(message),
         is_hidden=not message.in_raw and message.position < facts.floor,
     )
-    reason = _add_past(explained, version, facts)
+    why, strategies = _add_past(explained, version, facts)
     explained.what = explain_text.describe(
         explained,
         explain_text.Words(
-            why=reason.why,
+            why=why,
             horizon=facts.horizon,
             floor=facts.floor,
-            under=_under(reason.strategies, facts),
+            under=_under(strategies, facts),
             in_force=strategy_text(facts.strategy),
             is_back=version.is_back,
         ),
@@ -226,7 +219,7 @@ def _explained(version: Version, facts: Facts) -> pb.ExplainedVersion:
     return explained
 
 
-def _place_of(version: LocatedVersion) -> pb.VersionPlace:
+def _place_of(version: KeyVersion) -> pb.VersionPlace:
     if not version.in_compacted:
         return pb.VERSION_PLACE_RAW
     return pb.VERSION_PLACE_BOTH if version.in_raw else pb.VERSION_PLACE_COMPACTED
@@ -237,7 +230,7 @@ def _add_past(explained: pb.ExplainedVersion, version: Version, facts: Facts) ->
     first = None if line is None else line.first_over(version.subject.position)
     if line is None or first is None:
         explained.state = pb.VERSION_STATE_ABOVE_HORIZON
-        return _Reason()
+        return "", ()
     explained.state = pb.VERSION_STATE_KEPT if is_kept else pb.VERSION_STATE_DROPPED
     is_so = version.decision is not None and (version.dropped_by is None) == is_kept
     decision = version.decision if is_so or version.is_sure else None
@@ -247,13 +240,14 @@ def _add_past(explained: pb.ExplainedVersion, version: Version, facts: Facts) ->
         _add_runs(explained, version.kept_by, version.dropped_by)
     elif is_kept:
         again = line.may_come_back(version.subject.position)
-        _add_runs(explained, RunSpan(first.first, line.last) if again else first, None)
+        last = line.last if again else first.last
+        _add_runs(explained, pb.RunSpan(first=first.first, last=last), None)
     else:
         last = line.last
         is_steady = version.run is not None and rules_of(strategy_of(version.run).name).is_steady
         if is_so and version.dropped_by and line.is_uniform and is_steady:
             last = version.dropped_by.last
-        _add_runs(explained, None, RunSpan(first.first, last))
+        _add_runs(explained, None, pb.RunSpan(first=first.first, last=last))
     if decision is not None and decision.keeps and version.since is not None:
         # Earlier runs kept it for another reason.
         explained.kept_by.first = max(explained.kept_by.first, version.since.first)
@@ -272,12 +266,12 @@ def _add_reason(
     if span is None and decision is None:
         span = explained.kept_by
     if facts.line is not None and span is not None:
-        suspects = facts.line.strategies(RunSpan(span.first, span.last))
+        suspects = facts.line.strategies(span)
     if len(suspects) > 1:
         # Without a key the reason is common to all, or unknown (past.py).
         decision = None if facts.has_key else decision
     elif decision is None or version.run is None:
-        return _Reason()
+        return "", ()
     else:
         suspects = [strategy_of(version.run)]
         explained.strategy = suspects[0].name
@@ -291,7 +285,7 @@ def _add_reason(
         and is_other
         and bool(version.hypothetical and version.hypothetical.keeps)
     )
-    return _Reason(decision.why if decision else "", suspects)
+    return decision.why if decision else "", suspects
 
 
 def _under(suspects: Sequence[CompactionStrategy], facts: Facts) -> str:
@@ -303,13 +297,9 @@ def _under(suspects: Sequence[CompactionStrategy], facts: Facts) -> str:
 
 
 def _add_runs(
-    explained: pb.ExplainedVersion, kept_by: RunSpan | None, dropped_by: RunSpan | None
+    explained: pb.ExplainedVersion, kept_by: pb.RunSpan | None, dropped_by: pb.RunSpan | None
 ) -> None:
     if kept_by is not None:
-        explained.kept_by.CopyFrom(_span(kept_by))
+        explained.kept_by.CopyFrom(kept_by)
     if dropped_by is not None:
-        explained.dropped_by.CopyFrom(_span(dropped_by))
-
-
-def _span(span: RunSpan) -> pb.RunSpan:
-    return pb.RunSpan(first=span.first, last=span.last)
+        explained.dropped_by.CopyFrom(dropped_by)

@@ -18,10 +18,12 @@ a key are not affected; messages without one may return if the policy has change
     ...     )
     >>> view = CompactedView(ledger_id=9, run_number=3)
     >>> line = RunLine.of([run(1, 7, -1, 10, True), run(3, 9, 7, 20, False)], view)
-    >>> line.first_over(Position(1, 10)), line.first_over(Position(1, 11))
-    (RunSpan(first=1, last=1), RunSpan(first=3, last=3))
-    >>> line.null_keys_dropped_by(Position(1, 0)), line.first_over(Position(1, 21))
-    (RunSpan(first=3, last=3), None)
+    >>> line.first_over(Position(1, 10)) == RunSpan(first=1, last=1)
+    True
+    >>> line.null_keys_dropped_by(Position(1, 0)) == RunSpan(first=3, last=3)
+    True
+    >>> line.first_over(Position(1, 11)).first, line.first_over(Position(1, 21))
+    (3, None)
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
 
-from ledgerfold.storage.entry import Position
+from ledgerfold.storage.entry import Position, position_of
 from ledgerfold.strategies.catalogue import DEFAULT, drops_null_keys
+from ledgerfold.v1.explain_pb2 import RunSpan
 from ledgerfold.v1.records_pb2 import (
     RUN_STATE_SUCCESS,
     CompactedView,
@@ -41,25 +43,21 @@ from ledgerfold.v1.records_pb2 import (
 )
 
 
-class RunSpan(NamedTuple):
-    """A run among those from `first` to `last`, which are equal if the run is known."""
-
-    first: int
-    last: int
-
-
 class RunLine:
     """The line of runs, in order, at least one. A complete line has its first run."""
 
     def __init__(self, runs: Sequence[RunRecord], *, is_complete: bool) -> None:
         self.runs = runs
-        self._horizons = [Position(run.horizon.ledger_id, run.horizon.entry_id) for run in runs]
+        self.horizons = [position_of(run.horizon) for run in runs]
         # The highest position that each run and those before it have read.
-        self._read_through = list(accumulate(self._horizons, max))
+        self.read_through = list(accumulate(self.horizons, max))
         # The lowest horizon of each run and those after it.
-        self._lowest_since = list(accumulate(reversed(self._horizons), min))[::-1]
+        self._lowest_since = list(accumulate(reversed(self.horizons), min))[::-1]
         self.is_complete = is_complete
-        self._spans = [RunSpan(self._earliest(at), run.number) for at, run in enumerate(runs)]
+        # The first one includes the forgotten ones before it.
+        self.spans = [
+            RunSpan(first=self._earliest(at), last=run.number) for at, run in enumerate(runs)
+        ]
 
     @classmethod
     def of(cls, history: Sequence[RunRecord], view: CompactedView) -> RunLine:
@@ -80,32 +78,15 @@ class RunLine:
         """The number of the run that produced the view."""
         return self.runs[-1].number
 
-    def span(self, at: int) -> RunSpan:
-        """Returns the run at this index; the first one includes the forgotten ones before it."""
-        return self._spans[at]
-
-    def horizon(self, at: int) -> Position:
-        return self._horizons[at]
-
-    def read_through(self, at: int) -> Position:
-        """Returns the highest position that this run and those before it have read."""
-        return self._read_through[at]
-
     @property
     def is_uniform(self) -> bool:
         """True if all runs had the same strategy, with the same settings."""
         return all(strategy_of(run) == strategy_of(self.runs[0]) for run in self.runs)
 
-    def has_read(self, position: Position) -> bool:
-        """Returns whether the range of one of the runs held `position`."""
-        return position <= self._read_through[-1]
-
     def first_over(self, position: Position) -> RunSpan | None:
         """Returns the first run whose range held `position`; None if it is above all of them."""
-        at = bisect_left(self._read_through, position)
-        if at == len(self.runs):
-            return None
-        return self.span(at)
+        at = bisect_left(self.read_through, position)
+        return self.spans[at] if at < len(self.spans) else None
 
     def strategies(self, span: RunSpan) -> list[CompactionStrategy]:
         """Returns the distinct strategies of these runs, in order, as far as recorded."""
@@ -121,7 +102,7 @@ class RunLine:
         first = next(at for at, each in enumerate(self.runs) if each.number == run.number)
         while first > 0 and strategy_of(self.runs[first - 1]) == strategy_of(run):
             first -= 1
-        return RunSpan(self._earliest(first), run.number)
+        return RunSpan(first=self._earliest(first), last=run.number)
 
     def run(self, number: int) -> RunRecord:
         """Returns the run with this number, which must be in the line."""
@@ -129,11 +110,11 @@ class RunLine:
 
     def null_keys_dropped_by(self, position: Position) -> RunSpan | None:
         """Returns the run that dropped messages without a key at `position`; None if no run did."""
-        at = bisect_left(self._read_through, position)
+        at = bisect_left(self.read_through, position)
         if at == len(self.runs):
             return None
         if self.reads_again(position, at):
-            return RunSpan(self._earliest(at), self.last)
+            return RunSpan(first=self._earliest(at), last=self.last)
         suspects = [run for run in self.runs[at:] if not _retains(run)]
         if not self.is_complete and at == 0:
             suspects.insert(0, self.runs[0])
@@ -142,19 +123,19 @@ class RunLine:
         certain = [run for run in suspects if run.HasField("retain_null_key") and not _retains(run)]
         last = certain[0] if certain else suspects[-1]
         first = self._earliest(0) if suspects[0] is self.runs[0] else suspects[0].number
-        return RunSpan(first, last.number)
+        return RunSpan(first=first, last=last.number)
 
     def null_keys_kept_by(self, position: Position) -> RunSpan | None:
         """Returns the run that kept messages without a key at this compacted position."""
-        at = bisect_left(self._read_through, position)
+        at = bisect_left(self.read_through, position)
         if self.reads_again(position, at):
-            return RunSpan(self._earliest(at), self.last)
+            return RunSpan(first=self._earliest(at), last=self.last)
         return self.first_over(position)
 
     @property
     def messages_read(self) -> int | None:
         """The number of raw messages in the ranges of all these runs; None if unknown."""
-        if not self.is_complete or self._read_through != self._horizons:
+        if not self.is_complete or self.read_through != self.horizons:
             return None
         again = sum(run.counts.messages_out for run in self.runs[:-1])
         return sum(run.counts.messages_in for run in self.runs) - again
@@ -165,7 +146,7 @@ class RunLine:
 
     def may_come_back(self, position: Position) -> bool:
         """Returns whether a run may have read the position after another dropped it."""
-        return self.reads_again(position, bisect_left(self._read_through, position))
+        return self.reads_again(position, bisect_left(self.read_through, position))
 
     def _earliest(self, at: int) -> int:
         return 1 if at == 0 and not self.is_complete else self.runs[at].number

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ledgerfold.broker.compaction.due import is_outdated, rules_of
 from ledgerfold.broker.compaction.own_strategies import check_allowed
@@ -28,11 +29,11 @@ from ledgerfold.broker.explain.rules import (
     explain_trimmed,
 )
 from ledgerfold.broker.explain.run_line import RunLine
-from ledgerfold.broker.explain.versions import LocatedVersion, found_in, published_indexes
+from ledgerfold.broker.explain.versions import found_in, published_indexes
 from ledgerfold.broker.explain.words import MESSAGES_MAX, add_words, is_asked, to_ask
 from ledgerfold.storage.codec import decode, decoding
 from ledgerfold.storage.decoded import StoredMessage
-from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.entry import EARLIEST, Position, position_of
 from ledgerfold.storage.errors import (
     AlreadyClosed,
     CompactorUnavailable,
@@ -56,20 +57,24 @@ from ledgerfold.v1.records_pb2 import LedgerRecord, MessageId, SegmentRecord
 
 if TYPE_CHECKING:
     from ledgerfold.broker.topics.broker import Broker
+    from ledgerfold.broker.topics.kafka_topic import KafkaTopic
     from ledgerfold.broker.topics.topic import Topic
 
 
-class Explainer:
-    """The explainer of a broker, on its event loop."""
+_Topic = TypeVar("_Topic", bound="Topic | KafkaTopic")
+
+
+class ByPartition(ABC, Generic[_Topic]):
+    """An explainer of a broker, on its event loop: one question about one topic at a time."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._one_at_a_time = asyncio.Lock()
 
-    async def explain(self, topics: Sequence[Topic], request: ExplainRequest) -> ExplainResponse:
+    async def explain(self, topics: Sequence[_Topic], request: ExplainRequest) -> ExplainResponse:
         """Explains messages of a topic, or of all partitions, one after the other.
 
-        Raises InvalidRequest, Corruption, MissingFile, CompactedLedgerDamaged.
+        Raises InvalidRequest, Corruption, MissingFile, CompactedLedgerDamaged, Moved.
         """
         if request.WhichOneof("of") is None:
             raise InvalidRequest("Name a key, messages without a key, or a message id to explain.")
@@ -87,18 +92,11 @@ class Explainer:
             answer.notes.extend(prefix + note for note in part.notes)
         return answer
 
+    @abstractmethod
     async def _explain_one(
-        self, topic: Topic, request: ExplainRequest, versions_max: int
+        self, topic: _Topic, request: ExplainRequest, versions_max: int
     ) -> tuple[ExplainResponse, DescribeDecisionsRequest | None]:
         """Returns the explanation, and the questions for a user-defined strategy."""
-        topic.log.views.check()
-        with topic.log.views.current.pinned():
-            scan = _Scan(self._broker, topic, versions_max)
-            try:
-                return await asyncio.to_thread(scan.answer, request), scan.to_ask
-            finally:
-                # The caller may have abandoned the call: then nothing waits for the thread.
-                scan.is_abandoned.set()
 
     async def _ask(self, explained: ExplainResponse, requested: DescribeDecisionsRequest) -> None:
         try:
@@ -107,6 +105,22 @@ class Explainer:
         except (CompactorUnavailable, StrategyNotAllowed) as error:
             answer = DescribeDecisionsResponse(why=error.message.rstrip("."))
         add_words(explained, requested, answer)
+
+
+class Explainer(ByPartition["Topic"]):
+    """The explainer for all other topics than Kafka's."""
+
+    async def _explain_one(
+        self, topic: Topic, request: ExplainRequest, versions_max: int
+    ) -> tuple[ExplainResponse, DescribeDecisionsRequest | None]:
+        topic.log.views.check()
+        with topic.log.views.current.pinned():
+            scan = _Scan(self._broker, topic, versions_max)
+            try:
+                return await asyncio.to_thread(scan.answer, request), scan.to_ask
+            finally:
+                # The caller may have abandoned the call: then nothing waits for the thread.
+                scan.is_abandoned.set()
 
 
 class _Scan:
@@ -130,7 +144,7 @@ class _Scan:
         self._read_last: tuple[Position, dict[int, StoredMessage]] | None = None
         # The questions for the compactor, after an answer; None if there are none.
         self.to_ask: DescribeDecisionsRequest | None = None
-        self._newest: deque[LocatedVersion] = deque(maxlen=MESSAGES_MAX)
+        self._newest: deque[KeyVersion] = deque(maxlen=MESSAGES_MAX)
 
     def answer(self, request: ExplainRequest) -> ExplainResponse:
         if request.WhichOneof("of") == "message_id":
@@ -161,7 +175,7 @@ class _Scan:
                 answer.notes.append(f"{facts.strategy.name} was not asked to explain: {error}")
         return answer
 
-    def _noted(self, history: Iterable[LocatedVersion]) -> Iterator[LocatedVersion]:
+    def _noted(self, history: Iterable[KeyVersion]) -> Iterator[KeyVersion]:
         for message in history:
             self._newest.append(message)
             yield message
@@ -228,7 +242,7 @@ class _Scan:
                     header, keys, key, unsized_empties_survive=self._unsized_empties_survive
                 )
 
-    def _read(self, version: LocatedVersion) -> StoredMessage:
+    def _read(self, version: KeyVersion) -> StoredMessage:
         """Reads the message, for a strategy that needs values or properties."""
         position = version.position
         if self._read_last is None or self._read_last[0] != position:
@@ -238,7 +252,7 @@ class _Scan:
                 with self._compacted() as compacted:
                     messages = self._messages_at(position, compacted)
             self._read_last = position, {each.batch_index: each for each in messages}
-        return self._read_last[1][version.key_version.batch_index]
+        return self._read_last[1][version.batch_index]
 
     def _raw_at(self, position: Position) -> list[StoredMessage]:
         try:
@@ -260,7 +274,7 @@ class _Scan:
 
     def _explain_message(self, message_id: MessageId) -> ExplainResponse:
         """Explains this version only, by its key."""
-        position = Position(message_id.ledger_id, message_id.entry_id)
+        position = position_of(message_id)
         if position > self._last:
             raise InvalidRequest(f"{position} is above the last message, {self._last}.")
         is_raw = position.ledger_id in [record.ledger_id for record in self._raw]
@@ -296,8 +310,8 @@ def _entry_at(position: Position, reader: LedgerReader | None) -> list[StoredEnt
     return [] if reader is None else reader.read(position, bytes_max=1, end=position)
 
 
-def _is(version: LocatedVersion, message_id: MessageId) -> bool:
-    position = Position(message_id.ledger_id, message_id.entry_id)
+def _is(version: KeyVersion, message_id: MessageId) -> bool:
+    position = position_of(message_id)
     return version.identity == (position, message_id.batch_index)
 
 

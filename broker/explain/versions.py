@@ -1,75 +1,16 @@
-"""A version of a key, and its location: in a raw ledger, in the compacted one, or in both. Pure.
-
->>> version = KeyVersion(Position(3, 4), 1, 5, 0, 0, False)
->>> found = LocatedVersion(version, in_raw=True)
->>> found.name, found.is_tombstone, found.is_alone
-('3:4:-1:1', True, False)
-"""
+"""The versions of a key, located: in a raw ledger, in the compacted one, or in both. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from ledgerfold.storage.decoded import StoredMessage
-from ledgerfold.storage.entry import Position
 from ledgerfold.storage.key_scan import KeyVersion
-from ledgerfold.storage.message_ids import id_text
-from ledgerfold.v1.records_pb2 import MessageId
-
-
-class LocatedVersion(NamedTuple):
-    """A version and its location."""
-
-    key_version: KeyVersion
-    in_raw: bool = False
-    in_compacted: bool = False
-    partition: int = -1
-
-    @property
-    def position(self) -> Position:
-        return self.key_version.position
-
-    @property
-    def is_tombstone(self) -> bool:
-        return self.key_version.value_bytes == 0
-
-    @property
-    def is_alone(self) -> bool:
-        """True if it was published alone, not in a batch."""
-        return self.key_version.batch_index < 0
-
-    @property
-    def event_time_ms(self) -> int:
-        return self.key_version.event_time_ms
-
-    @property
-    def publish_time_ms(self) -> int:
-        return self.key_version.publish_time_ms
-
-    @property
-    def identity(self) -> tuple[Position, int]:
-        return self.key_version[:2]
-
-    @property
-    def name(self) -> str:
-        """The id, as commands accept it."""
-        return id_text(*self.position, self.partition, self.key_version.batch_index)
-
-    @property
-    def message_id(self) -> MessageId:
-        ledger_id, entry_id = self.position
-        return MessageId(
-            ledger_id=ledger_id,
-            entry_id=entry_id,
-            batch_index=self.key_version.batch_index,
-            partition=self.partition,
-        )
 
 
 def found_in(
     raw: Iterable[KeyVersion], compacted: Iterable[KeyVersion], partition: int = -1
-) -> Iterator[LocatedVersion]:
+) -> Iterator[KeyVersion]:
     """Merges both inputs, which are in order of id, each id at most once."""
     rest = iter(compacted)
     waiting = next(rest, None)
@@ -79,11 +20,11 @@ def found_in(
         while waiting is not None and waiting[:2] <= version[:2]:
             is_both = waiting[:2] == version[:2]
             if not is_both:
-                yield LocatedVersion(waiting, False, True, partition)
+                yield waiting._replace(in_compacted=True, partition=partition)
             waiting = next(rest, None)
-        yield LocatedVersion(version, True, is_both, partition)
+        yield version._replace(in_raw=True, in_compacted=is_both, partition=partition)
     while waiting is not None:
-        yield LocatedVersion(waiting, False, True, partition)
+        yield waiting._replace(in_compacted=True, partition=partition)
         waiting = next(rest, None)
 
 

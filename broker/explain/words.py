@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from ledgerfold.broker.explain.versions import LocatedVersion
 from ledgerfold.storage.decoded import StoredMessage
+from ledgerfold.storage.key_scan import KeyVersion
 from ledgerfold.strategies.catalogue import listed
 from ledgerfold.v1.compactor_pb2 import (
     DecisionMessage,
@@ -35,8 +35,8 @@ def is_asked(strategy: CompactionStrategy) -> bool:
 
 def to_ask(
     strategy: CompactionStrategy,
-    newest: Iterable[LocatedVersion],
-    read: Callable[[LocatedVersion], StoredMessage],
+    newest: Iterable[KeyVersion],
+    read: Callable[[KeyVersion], StoredMessage],
 ) -> DescribeDecisionsRequest:
     """Builds the request. `newest` are in reverse order. Raises read errors."""
     messages, size_bytes = list[DecisionMessage](), 0
@@ -49,13 +49,13 @@ def to_ask(
     return DescribeDecisionsRequest(strategy=strategy, messages=reversed(messages))
 
 
-def _message(version: LocatedVersion, stored: StoredMessage) -> DecisionMessage:
+def _message(version: KeyVersion, stored: StoredMessage) -> DecisionMessage:
     return DecisionMessage(
         key=stored.key or b"",
         value=stored.value,
         properties=stored.properties,
-        event_time_ms=version.key_version.event_time_ms,
-        publish_time_ms=version.key_version.publish_time_ms,
+        event_time_ms=version.event_time_ms,
+        publish_time_ms=version.publish_time_ms,
         id=version.message_id,
     )
 

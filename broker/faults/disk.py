@@ -12,7 +12,6 @@ so the reserve keeps its space.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -49,16 +48,16 @@ class FaultyFiles(Files):
         return FaultyAppendFile(self._faults, path, flags, self._on_sync)
 
     def create(self, path: Path) -> AppendFile:
-        self._check(path, "Creating a file")
+        _check_disk(self._faults, path, "Creating a file")
         return super().create(path)
 
     def make_dir(self, path: Path) -> None:
         if not path.is_dir():
-            self._check(path, "Creating a folder")
+            _check_disk(self._faults, path, "Creating a folder")
         super().make_dir(path)
 
     def copy(self, source: Path, target: Path) -> None:
-        self._check(target, "A copy")
+        _check_disk(self._faults, target, "A copy")
         super().copy(source, target)
 
     def free_bytes(self, path: Path) -> int:
@@ -67,12 +66,6 @@ class FaultyFiles(Files):
     def truncate(self, path: Path, size_bytes: int) -> None:
         if not (path.name == RESERVE and self._faults.is_disk_full):
             super().truncate(path, size_bytes)
-
-    def _check(self, path: Path, operation: str) -> None:
-        try:
-            self._faults.check_disk()
-        except OSError as error:
-            raise DiskFailure(str(path), operation, error) from error
 
 
 class FaultyKeyValue:
@@ -83,9 +76,12 @@ class FaultyKeyValue:
         self.get, self.scan, self.last, self.close = pairs.get, pairs.scan, pairs.last, pairs.close
 
     def write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:
-        try:
-            self._faults.check_disk()
-        except OSError as error:
-            path = os.fspath(self._path)
-            raise DiskFailure(path, "A write", error, may_be_durable=False) from error
+        _check_disk(self._faults, self._path, "A write", may_be_durable=False)
         self._pairs.write(puts, deletes)
+
+
+def _check_disk(faults: Faults, path: Path, operation: str, *, may_be_durable: bool = True) -> None:
+    try:
+        faults.check_disk()
+    except OSError as error:
+        raise DiskFailure(str(path), operation, error, may_be_durable=may_be_durable) from error

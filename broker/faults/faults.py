@@ -26,8 +26,10 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from typing import NamedTuple
 
+from ledgerfold.broker.common.shielding import first_of
 from ledgerfold.broker.faults.checks import checked
 from ledgerfold.broker.faults.errors import disconnected, error_of
 from ledgerfold.broker.faults.rules import Rule, Subject
@@ -101,12 +103,12 @@ class Faults:
             self._last_id += 1
             fault.id = self._last_id
             self._rules[fault.id] = Rule(fault)
-            return _copy(fault)
+            return deepcopy(fault)
 
     def listed(self) -> list[Fault]:
         """Returns all rules, oldest first."""
         with self._lock:
-            return [_copy(rule.fault) for rule in self._rules.values()]
+            return [deepcopy(rule.fault) for rule in self._rules.values()]
 
     def remove(self, id_: int) -> Fault:
         """Removes a rule. Returns it. Raises FaultNotFound."""
@@ -182,12 +184,7 @@ class Faults:
             if left_s <= 0:
                 return
             events = [self._removed, *([] if interrupted is None else [interrupted])]
-            waiting = [asyncio.ensure_future(event.wait()) for event in events]
-            try:
-                await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for each in waiting:
-                    each.cancel()
+            await first_of(*(event.wait() for event in events), timeout_s=left_s)
 
     def _longest_s(self, rules: Iterable[Rule]) -> float:
         with self._lock:
@@ -246,12 +243,6 @@ def _first(hits: Iterable[Rule], kind: int) -> Fault | None:
 
 def _loss(fault: Fault, subject: Subject) -> Loss:
     return Loss(None if fault.keeps_connection else disconnected(fault.id, subject))
-
-
-def _copy(fault: Fault) -> Fault:
-    copied = Fault()
-    copied.CopyFrom(fault)
-    return copied
 
 
 class Served(NamedTuple):

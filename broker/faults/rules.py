@@ -20,7 +20,7 @@ import random
 from typing import NamedTuple
 
 from ledgerfold.broker.common.names import namespace_of
-from ledgerfold.storage.partition_names import parse_partition
+from ledgerfold.storage.partition_names import base_topic
 from ledgerfold.v1.admin_pb2 import FAULT_KIND_DISCONNECT, Fault
 
 __all__ = ["FAULT_KIND_DISCONNECT", "Fault", "Rule", "Subject"]
@@ -53,7 +53,8 @@ class Rule:
         """Returns whether the subject is in its scope."""
         fault = self.fault
         return (
-            (not fault.topic or fault.topic in _names(subject.topic))
+            # A rule of a partitioned topic applies to its partitions.
+            (not fault.topic or fault.topic in (subject.topic, base_topic(subject.topic)))
             and (not fault.namespace or fault.namespace == namespace_of(subject.topic))
             and (not fault.producer or fault.producer == subject.producer)
             and (not fault.subscription or fault.subscription == subject.subscription)
@@ -77,9 +78,3 @@ class Rule:
         is_due = self._message_count // every > before // every
         self._has_just_hit = is_due and not (self._has_just_hit and every > 1)
         return self._has_just_hit
-
-
-def _names(topic: str) -> tuple[str, ...]:
-    """Returns the names by which a rule may mean a topic: its own, and that of all partitions."""
-    partition = parse_partition(topic)
-    return (topic,) if partition is None else (topic, partition.topic)

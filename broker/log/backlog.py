@@ -8,7 +8,11 @@ ends. The estimate counts whole ledgers, and for the position's own ledger the s
 the ledgers are summed once, and each answer is a binary search. A topic keeps the sums of its
 closed ledgers (broker/log/raw_ledgers.py).
 
-  >>> sums = LedgerSums([(3, 10, 1000), (5, 4, 400)])
+  >>> def ledger(ledger_id, entries):
+  ...     last = {"ledger_id": ledger_id, "entry_id": entries - 1}
+  ...     segment = {"entries": entries, "size_bytes": 100 * entries, "last": last}
+  ...     return LedgerRecord(ledger_id=ledger_id, segments=[segment])
+  >>> sums = LedgerSums([ledger(3, 10), ledger(5, 4)])
   >>> sums.entries_between(Position(3, 7), Position(5, 0))
   3
   >>> sums.estimated_bytes_after(Position(3, 4))
@@ -18,9 +22,8 @@ closed ledgers (broker/log/raw_ledgers.py).
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from copy import copy
-from itertools import accumulate
 
 from ledgerfold.broker.log.ledger_record import last_entry, lost_between, size_bytes
 from ledgerfold.storage.entry import Position
@@ -28,20 +31,18 @@ from ledgerfold.v1.records_pb2 import LedgerRecord
 
 
 class LedgerSums:
-    """Prefix sums over raw ledgers, oldest first: a fixed list, or closed ledgers, which grow.
+    """Prefix sums over raw ledgers, oldest first: a fixed list, or closed ledgers, which grow."""
 
-    `ledgers`: (id, entries, bytes) of each.
-    """
-
-    def __init__(self, ledgers: Sequence[tuple[int, int, int]] = ()) -> None:
+    def __init__(self, records: Iterable[LedgerRecord] = ()) -> None:
         # The records of ledgers in which a repair gave up entries.
         self._gaps: dict[int, LedgerRecord] = {}
-        self._ids = [ledger_id for ledger_id, _, _ in ledgers]
-        self._last_ids = {ledger_id: entries - 1 for ledger_id, entries, _ in ledgers}
+        self._ids: list[int] = []
+        self._last_ids: dict[int, int] = {}
         # The entries and bytes before each ledger, and in total. Only differences matter, so the
         # oldest can be dropped.
-        self._entries_before = list(accumulate((each for _, each, _ in ledgers), initial=0))
-        self._bytes_before = list(accumulate((each for _, _, each in ledgers), initial=0))
+        self._entries_before, self._bytes_before = [0], [0]
+        for record in records:
+            self.append(record)
 
     def append(self, record: LedgerRecord) -> None:
         """Appends a ledger. Its entry ids begin at 0; only a repair leaves gaps."""
@@ -123,11 +124,3 @@ class LedgerSums:
         remaining = self._entries_before[at + 1] - self._entries_through(position)
         share_bytes = ledger_bytes * remaining // entries if entries else 0
         return size_bytes - ledger_bytes + share_bytes
-
-
-def sums_of(records: Iterable[LedgerRecord]) -> LedgerSums:
-    """Returns the sums of `records`, oldest first."""
-    sums = LedgerSums()
-    for record in records:
-        sums.append(record)
-    return sums

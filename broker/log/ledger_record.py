@@ -10,7 +10,7 @@ No entry has these ids and no count includes them. The ledger's record lists the
 
 from __future__ import annotations
 
-from ledgerfold.storage.entry import Position
+from ledgerfold.storage.entry import Position, position_of
 from ledgerfold.v1.records_pb2 import LedgerRecord, TopicRecord
 
 
@@ -18,7 +18,7 @@ def last_entry(record: LedgerRecord) -> Position | None:
     """Returns the last position of a ledger according to its record, None if it is empty."""
     for segment in reversed(record.segments):
         if segment.entries:
-            return Position(segment.last.ledger_id, segment.last.entry_id)
+            return position_of(segment.last)
     return None
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ledgerfold.broker.log.backlog import LedgerSums, sums_of
+from ledgerfold.broker.log.backlog import LedgerSums
 from ledgerfold.broker.log.ledger_record import last_entry
 from ledgerfold.storage.entry import Position
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
@@ -56,7 +56,7 @@ class RawLedgers:
         self.ids = list(ledger_ids)
         remaining = set(self.ids)
         self._closed = [each for each in self._closed if each.ledger_id in remaining]
-        self._sums = sums_of(self._closed)
+        self._sums = LedgerSums(self._closed)
 
     def __contains__(self, ledger_id: int) -> bool:
         at = bisect_left(self.ids, ledger_id)
@@ -122,7 +122,7 @@ class RawLedgers:
         count = len(self.closed())
         entries = self._sums.entries_between(after, through)
         if count < len(self.ids) and through.ledger_id >= self.ids[count]:
-            entries += sums_of(self.open()).entries_between(after, through)
+            entries += LedgerSums(self.open()).entries_between(after, through)
         return entries
 
     def bytes_after(self, position: Position) -> int:
@@ -139,7 +139,7 @@ class RawLedgers:
 
     def estimated_bytes_after(self, position: Position) -> int:
         """Returns Pulsar's estimate of the bytes after `position`."""
-        tail = sums_of(self.open())
+        tail = LedgerSums(self.open())
         closed = self._sums.estimated_bytes_after(position)
         return closed + tail.estimated_bytes_after(position)
 
@@ -154,10 +154,6 @@ class RawLedgers:
         while at < len(closed) and last_entry(closed[at]) is None:
             at += 1
         return at
-
-    def count_before(self, ledger_id: int) -> int:
-        """Counts the older ledgers."""
-        return bisect_left(self.ids, ledger_id)
 
     def bytes_of_oldest(self, count: int) -> int:
         """Returns the bytes of the `count` oldest closed ledgers."""

@@ -17,7 +17,7 @@ from ledgerfold.broker.log.raw_ledgers import RawLedgers
 from ledgerfold.broker.log.reads import LogReads
 from ledgerfold.broker.log.state import LogState
 from ledgerfold.broker.log.view import RAW, View, Views
-from ledgerfold.storage.entry import EARLIEST, LATEST, Position
+from ledgerfold.storage.entry import EARLIEST, LATEST, Position, position_of
 from ledgerfold.storage.errors import CompactedLedgerDamaged, Corruption
 from ledgerfold.storage.ledger import StoredEntry
 from ledgerfold.v1.data_pb2 import StartPosition
@@ -62,7 +62,7 @@ class LogSearch:
         if at == "publish_time_ms":
             return await self._position_at_time(start.publish_time_ms, read_compacted), True
         if at == "message_id":
-            position = Position(start.message_id.ledger_id, start.message_id.entry_id)
+            position = position_of(start.message_id)
             if position < Position(0, 0):
                 return EARLIEST, True
             if position < LATEST:

@@ -17,7 +17,7 @@ from ledgerfold.broker.log.new_ledgers import NewLedgers
 from ledgerfold.broker.log.state import LogState
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.log.writers import Writers
-from ledgerfold.storage.entry import Buffer, EntryHeader, Position
+from ledgerfold.storage.entry import Buffer, EntryHeader, Position, position_of
 from ledgerfold.storage.errors import DiskFailure, Moved, TopicTerminated
 from ledgerfold.storage.ledger import LedgerWriter
 from ledgerfold.storage.metadata import MetadataBatch
@@ -178,5 +178,4 @@ class LogTail:
                 # The next load shows whether it is durable.
                 self._state.fail(error)
                 raise
-        end = self._stored.record.terminated_at
-        return Position(end.ledger_id, end.entry_id)
+        return position_of(self._stored.record.terminated_at)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ledgerfold.broker.log.stored_topic import StoredTopic
-from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.entry import EARLIEST, Position, position_of
 from ledgerfold.storage.errors import CompactedLedgerDamaged, Corruption, MissingFile, StorageError
 from ledgerfold.storage.ledger import LedgerReader, LedgerStore
 from ledgerfold.storage.segment import live_position
@@ -126,8 +126,7 @@ class Views:
             return View()
         compacted, name = record.compacted, record.name
         is_moved = record.HasField("compaction_moved_to")
-        routed_by = record.compaction_moved_to if is_moved else compacted.horizon
-        horizon = Position(routed_by.ledger_id, routed_by.entry_id)
+        horizon = position_of(record.compaction_moved_to if is_moved else compacted.horizon)
         missing = self._store.missing_of(compacted.ledger_id)
         if missing is None:
             reader = self._store.open_reader(compacted.ledger_id)
@@ -159,8 +158,7 @@ class Views:
         """The position before which retention removed entries, from the compacted ledger, too."""
         if not self._stored.record.HasField("retention_floor"):
             return EARLIEST
-        floor = self._stored.record.retention_floor
-        return Position(floor.ledger_id, floor.entry_id)
+        return position_of(self._stored.record.retention_floor)
 
     def segments(self) -> list[SegmentRecord]:
         """Returns the current compacted ledger's segments with readable entries, in order."""

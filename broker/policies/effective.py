@@ -15,6 +15,7 @@ HierarchyTopicPolicies; reference case THR-03).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerfold.broker.common.names import TopicName
@@ -196,8 +197,7 @@ def updated_policies(
     bad value, an unknown name, or one both set and removed. Then no part of the update is applied.
     """
     check_policies(changes)
-    updated = Policies()
-    updated.CopyFrom(current)
+    updated = deepcopy(current)
     if changes.emulation.HasField("profile"):
         updated.ClearField("emulation")
     _set_over(updated, changes)
@@ -227,9 +227,8 @@ def _check_quotas(updated: Policies, changes: Policies, above: Policies | None) 
     As in Pulsar: a namespace compares only its own values, and not the quota of the age; changes of
     a namespace ignore the values of its topics.
     """
-    policies, quotas = Policies(), ("backlog_size_quota", "backlog_age_quota")
-    if above is not None:
-        policies.CopyFrom(above)
+    policies = Policies() if above is None else deepcopy(above)
+    quotas = ("backlog_size_quota", "backlog_age_quota")
     _set_over(policies, updated)
     for name in quotas[:1] if above is None else quotas:
         quota = getattr(policies, name)

@@ -74,7 +74,7 @@ class Holds:
         passed = {each: ledgers.passed_by(each) for each in {hold.position for hold in holds}}
         limits = [_Bound(passed[position], what) for what, position in holds]
         limits += [
-            _Bound(ledgers.count_before(each), f"damage of ledger {each}")
+            _Bound(ledgers.ids.index(each), f"damage of ledger {each}")
             for each in self.damaged
             if each in ledgers
         ]

@@ -26,6 +26,7 @@ from ledgerfold.broker.common.names import COMPACTION_CURSOR
 from ledgerfold.broker.common.traffic import iso_time
 from ledgerfold.broker.compaction.history import CompactionStats
 from ledgerfold.broker.log.backlog import LedgerSums
+from ledgerfold.broker.log.ledger_record import size_bytes
 from ledgerfold.broker.stats.subscription import (
     counters,
     cursor_stats,
@@ -132,9 +133,9 @@ def internal_stats(broker: Broker, topic: Topic) -> dict[str, Any]:
     return {
         "entriesAddedCounter": topic.entries_in,
         "numberOfEntries": sum(map(_entries, ledgers)),
-        "totalSize": sum(map(_size, ledgers)),
+        "totalSize": sum(map(size_bytes, ledgers)),
         "currentLedgerEntries": _entries(current),
-        "currentLedgerSize": _size(current),
+        "currentLedgerSize": size_bytes(current),
         "lastLedgerCreatedTimestamp": iso_time(current.created_ms),
         "lastConfirmedEntry": str(topic.log.positions.last_published()),
         "state": "Terminated" if topic.log.tail.is_terminated else "LedgerOpened",
@@ -148,15 +149,11 @@ def _entries(ledger: LedgerRecord) -> int:
     return sum(map(live_entries, ledger.segments))
 
 
-def _size(ledger: LedgerRecord) -> int:
-    return sum(segment.size_bytes for segment in ledger.segments)
-
-
 def _ledger(record: LedgerRecord) -> dict[str, Any]:
     return {
         "ledgerId": record.ledger_id,
         "entries": _entries(record),
-        "size": _size(record),
+        "size": size_bytes(record),
         "offloaded": False,
     }
 

@@ -40,7 +40,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ledgerfold.storage.entry import Position
+from ledgerfold.storage.entry import Position, position_of
 from ledgerfold.v1 import records_pb2
 
 RANGES_MAX = 100_000
@@ -84,18 +84,14 @@ class Cursor:
 
     @classmethod
     def from_record(cls, record: records_pb2.CursorRecord) -> Cursor:
-        mark_delete = Position(record.mark_delete.ledger_id, record.mark_delete.entry_id)
-        cursor = cls(mark_delete, incarnation=record.incarnation)
+        cursor = cls(position_of(record.mark_delete), incarnation=record.incarnation)
         for each in record.acknowledged:
             cursor._insert(
                 Position(each.ledger_id, each.first_entry_id - 1),
                 Position(each.ledger_id, each.last_entry_id),
             )
         for span in record.spans:
-            cursor._insert(
-                Position(span.after.ledger_id, span.after.entry_id),
-                Position(span.upto.ledger_id, span.upto.entry_id),
-            )
+            cursor._insert(position_of(span.after), position_of(span.upto))
         cursor._advance()
         return cursor
 

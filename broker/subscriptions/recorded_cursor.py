@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from ledgerfold.broker.common.clock import Clock, WallClock
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS, CursorWriter, Persist
-from ledgerfold.storage.entry import Position
+from ledgerfold.storage.entry import Position, position_of
 from ledgerfold.v1.records_pb2 import CursorRecord
 
 
@@ -131,7 +131,7 @@ class RecordedCursor:
 
     async def _write(self, record: CursorRecord) -> None:
         assert self._persist is not None
-        written = Position(record.mark_delete.ledger_id, record.mark_delete.entry_id)
+        written = position_of(record.mark_delete)
         self._recorded_mark_delete = min(self._recorded_mark_delete, written)
         await self._persist(record)
         self._recorded_mark_delete, self.is_recorded = written, True

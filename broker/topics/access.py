@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from ledgerfold.broker.log.stored_topic import StoredTopic
+from ledgerfold.broker.topics.receipts import ReceiptQueue
 from ledgerfold.storage.errors import (
     InvalidRequest,
     LedgerfoldError,
@@ -101,19 +102,15 @@ def next_epoch(epoch: int | None, claimed: int | None) -> int:
 class ProducerAccess:
     """The access to one topic.
 
-    `has_producers`: whether any is connected. `end_producers` disconnects all at once. `stored`:
-    has the epoch in its record; None: it is kept in memory.
+    `producers`: those that are connected. `stored`: has the epoch in its record; None: it is kept
+    in memory.
     """
 
     def __init__(
-        self,
-        topic: str,
-        has_producers: Callable[[], bool],
-        end_producers: Callable[[LedgerfoldError], None],
-        stored: StoredTopic | None = None,
+        self, topic: str, producers: Mapping[str, ReceiptQueue], stored: StoredTopic | None = None
     ) -> None:
         self._topic, self._stored, self._unstored = topic, stored, TopicRecord()
-        self._has_producers, self._end_producers = has_producers, end_producers
+        self._producers = producers
         self._holder: Claim | None = None
         self._waiting: deque[Claim] = deque()
 
@@ -136,7 +133,7 @@ class ProducerAccess:
         if claim.mode is AccessMode.SHARED:
             self.check(claim)
             return
-        is_taken = self._holder is not None or self._has_producers()
+        is_taken = self._holder is not None or bool(self._producers)
         if claim.mode is AccessMode.WAIT_FOR_EXCLUSIVE and (is_taken or self._waiting):
             self._waiting.append(claim)
             await claim.wait()
@@ -165,7 +162,7 @@ class ProducerAccess:
             self._waiting.remove(claim)
         if self._holder is claim:
             self._holder = None
-        if self._waiting and self._holder is None and not self._has_producers():
+        if self._waiting and self._holder is None and not self._producers:
             # No other producer may come between.
             self._holder = self._waiting.popleft()
             self._holder.begin_turn()
@@ -200,7 +197,10 @@ class ProducerAccess:
         self._give_up(error)
         # This precedes the end of the others, so that none of them gets access.
         self._holder = None
-        self._end_producers(error)
+        for producer in tuple(self._producers.values()):
+            producer.end(error)
+            # They count as disconnected at once.
+            producer.detach()
 
     def _give_up(self, error: LedgerfoldError) -> None:
         waiting, self._waiting = self._waiting, deque()

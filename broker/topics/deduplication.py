@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ledgerfold.broker.log.stored_topic import StoredTopic
-from ledgerfold.storage.entry import EARLIEST, LATEST, EntryHeader, Position
+from ledgerfold.storage.entry import EARLIEST, LATEST, EntryHeader, Position, position_of
 from ledgerfold.storage.errors import Corruption, IncompatibleFormat, LimitExceeded, MissingFile
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.limits import PRODUCERS_MAX
@@ -46,7 +46,8 @@ class Deduplication:
         self._captured: list[tuple[Position, list[ProducerRecord]]] = []
         # When each producer was last known to be connected; no time is known at a load.
         self._last_active_ms: dict[str, int] = {}
-        self._recorded = min(map(_position, self._producers.values()), default=LATEST)
+        recorded = (position_of(each.position) for each in self._producers.values())
+        self._recorded = min(recorded, default=LATEST)
 
     @property
     def recorded(self) -> Position:
@@ -100,7 +101,7 @@ class Deduplication:
             (producer,) = records
             if name not in self._producers:
                 self._producers[name] = producer
-                self._recorded = min(self._recorded, _position(producer))
+                self._recorded = min(self._recorded, position_of(producer.position))
 
         await self._stored.change(edit, applied)
         return records[0]
@@ -199,10 +200,6 @@ def duplicates_through(record: ProducerRecord, policies: Policies) -> int | None
     if not policies.HasField("deduplication"):
         return record.last_sequence_id
     return None if policies.deduplication else -1
-
-
-def _position(producer: ProducerRecord) -> Position:
-    return Position(producer.position.ledger_id, producer.position.entry_id)
 
 
 def last_sequence_ids(headers: Iterable[EntryHeader]) -> dict[int, int]:

@@ -42,9 +42,9 @@ class _Marked(NamedTuple):
 class FaultyProducer(Producer):
     """A Producer, with the options of one."""
 
-    def __init__(self, faults: Faults, *values: Any, **options: Any) -> None:
-        super().__init__(*values, **options)
-        self._faults, self._subject = faults, Subject(self._topic.name, producer=self.name)
+    def __init__(self, faults: Faults, topic: LoadedTopic, *values: Any, **options: Any) -> None:
+        super().__init__(topic, *values, **options)
+        self._faults, self._subject = faults, Subject(topic.name, producer=self.name)
         # What add() does to receipts of the entry that is being appended, if rules apply to it.
         self._effect: Effect | None = None
         # The marks of receipts, in their order; then the receipts that were taken from the queue

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ledgerfold.broker.common.clock import ManualClock
 from ledgerfold.broker.kafka.config.config import LogConfig
 from ledgerfold.broker.kafka.log.record_access import OpenedRecords
 from ledgerfold.broker.kafka.log.validation import Appended
@@ -48,17 +47,11 @@ class KafkaProducer(ReceiptQueue):
         partition: Partition,
         append: Callable[[EntryHeader, BatchParts], Appended],
         name: str,
-        producers: set[KafkaProducer],
+        on_detached: Callable[[KafkaProducer], object],
     ) -> None:
-        """Creates a producer, which is one of `producers` until it is detached.
-
-        `append`: appends a batch to the topic.
-        """
-        super().__init__(partition.log.state, name)
-        self._topic_name, self._partition = topic.name, partition
-        self._append, self._producers = append, producers
-        self._entry_bytes_max = topic.entry_bytes_max
-        self._manual_clock = topic.clock if isinstance(topic.clock, ManualClock) else None
+        """Creates a producer. `append`: appends a batch to the topic."""
+        super().__init__(topic, partition.log.state, name, on_detached)
+        self._topic_name, self._partition, self._append = topic.name, partition, append
 
     @property
     def config(self) -> LogConfig:
@@ -81,11 +74,11 @@ class KafkaProducer(ReceiptQueue):
             )
         batch = batch_in(header, keys, values)
         try:
-            if self._manual_clock is not None:
+            now_ms = self.emulated_now_ms()
+            if now_ms is not None:
                 check_parts(batch)
                 bytes_max = self.config.max_message_bytes
                 opened = OpenedRecords(batch.header, batch.section, self._topic_name, bytes_max)
-                now_ms = self._manual_clock.now_ms()
                 header, batch = _dated(header, batch, opened.columns, now_ms)
             appended = self._append(header, batch)
         except KafkaError as refusal:
@@ -96,10 +89,6 @@ class KafkaProducer(ReceiptQueue):
         position = Position(0, appended.first_offset)
         receipt = Receipt(position, header.sequence_id, header.size_bytes, appended.durable_at)
         self.add(receipt, is_new=not appended.is_duplicate)
-
-    def detach(self) -> None:
-        self.close()
-        self._producers.discard(self)
 
 
 def _dated(

@@ -158,7 +158,7 @@ class KafkaTopic(LoadedTopic):
     def attach_producer(self, name: str) -> KafkaProducer:
         """Connects a producer. Raises the error with which the log failed."""
         self.log.tail.check_open()
-        producer = KafkaProducer(self, self.partition, self.append, name, self.producers)
+        producer = KafkaProducer(self, self.partition, self.append, name, self.producers.discard)
         self.producers.add(producer)
         return producer
 

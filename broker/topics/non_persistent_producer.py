@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ledgerfold.broker.common.clock import ManualClock
 from ledgerfold.broker.log.state import LogState
 from ledgerfold.broker.subscriptions.non_persistent import EVERYWHERE
 from ledgerfold.broker.topics.access import Claim
@@ -47,18 +46,12 @@ class NonPersistentProducer(ReceiptQueue):
         *,
         is_pulsar_client: bool,
     ) -> None:
-        super().__init__(state, name)
+        super().__init__(topic, state, name, on_detached)
         self.claim = claim
         # The epoch of the topic when it was connected.
         self.topic_epoch: int | None = None
-        self._number, self._publish, self._on_detached = number, publish, on_detached
+        self._number, self._publish = number, publish
         self._is_pulsar_client = is_pulsar_client
-        self._clock = topic.clock
-        self._entry_bytes_max = topic.entry_bytes_max
-
-    def emulated_now_ms(self) -> int | None:
-        """Returns the publish time of new entries; None: their producer's."""
-        return self._clock.now_ms() if isinstance(self._clock, ManualClock) else None
 
     def append_all(self, entries: Iterable[Buffer], *, is_new: bool = True) -> None:
         """Publishes entries in order, up to the first bad one. `is_new`: has no effect.
@@ -72,7 +65,7 @@ class NonPersistentProducer(ReceiptQueue):
             now_ms = self.emulated_now_ms()
             if now_ms is not None:
                 header = header._replace(publish_time_ms=now_ms)
-            stamped = stamped_header(header, *EVERYWHERE, self._clock.now_ms(), self._number)
+            stamped = stamped_header(header, *EVERYWHERE, self._topic.clock.now_ms(), self._number)
             header = header._replace(version=FORMAT_VERSION, producer_number=self._number)
             data = b"".join((stamped, entry[header.header_bytes :]))
             self._publish(StoredEntry(header, data))
@@ -82,7 +75,3 @@ class NonPersistentProducer(ReceiptQueue):
     def refuse(self, sequence_id: int, size_bytes: int, refusal: LedgerfoldError) -> None:
         """Queues the refusal of an entry that was not published: its receipt has the reason."""
         self.add(Receipt(NOWHERE, sequence_id, size_bytes, None, refusal), is_new=False)
-
-    def detach(self) -> None:
-        self.close()
-        self._on_detached(self)

@@ -29,7 +29,6 @@ from ledgerfold.broker.topics.non_persistent_producer import NonPersistentProduc
 from ledgerfold.broker.topics.non_persistent_reader import NonPersistentReader
 from ledgerfold.broker.topics.reader import ReaderOptions
 from ledgerfold.storage.errors import (
-    LedgerfoldError,
     Moved,
     NotAllowed,
     ProducerBusy,
@@ -55,7 +54,7 @@ class NonPersistentTopic(ServedTopic):
         # Only its end is recorded there.
         self._state = LogState(name)
         self.producers: dict[str, NonPersistentProducer] = {}
-        self.access = ProducerAccess(name, lambda: bool(self.producers), self._disconnect_producers)
+        self.access = ProducerAccess(name, self.producers)
         self.subscriptions: dict[str, NonPersistentSubscription] = {}
         self._last_number = 0
         # The last time when it was known to be in use.
@@ -109,11 +108,6 @@ class NonPersistentTopic(ServedTopic):
             del self.producers[producer.name]
             self.used_ms = self.clock.now_ms()
             self.access.release(producer.claim)
-
-    def _disconnect_producers(self, error: LedgerfoldError) -> None:
-        for producer in tuple(self.producers.values()):
-            producer.end(error)
-            self._detach_producer(producer)
 
     def _publish(self, entry: StoredEntry) -> None:
         """Delivers an entry to one consumer of each subscription, or drops it."""

@@ -19,7 +19,7 @@ from ledgerfold.broker.topics.non_persistent_topic import NonPersistentTopic
 from ledgerfold.broker.topics.partitions import Partitions
 from ledgerfold.broker.topics.schemas import Schemas
 from ledgerfold.storage.errors import NotAllowed, TopicExists, Unavailable
-from ledgerfold.storage.partition_names import base_topic, parse_partition
+from ledgerfold.storage.partition_names import base_topic
 
 # Pulsar's default.
 UNUSED_MS = 60_000
@@ -83,8 +83,7 @@ class NonPersistentTopics:
         """Raises TopicExists if a topic, or a partition, has the name; NotAllowed with `kafka`."""
         _check_no_kafka(name, kafka)
         for each in self._topics:
-            partition = parse_partition(each)
-            if name in (each, None if partition is None else partition.topic):
+            if name in (each, base_topic(each)):
                 raise TopicExists(name)
 
     def end(self, name: str) -> None:

@@ -46,6 +46,7 @@ from ledgerfold.storage.errors import (
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.partition_names import (
     PARTITION_SUFFIX,
+    base_topic,
     is_beyond_all_partitions,
     parse_partition,
     partition_name,
@@ -196,8 +197,7 @@ class Partitions:
         TopicName.parse(partition_name(name, partitions - 1))
 
         def edit(batch: MetadataBatch) -> None:
-            topics = self._metadata.topics()
-            if self.count(name) or any(_conflicts(each.name, name) for each in topics):
+            if self.count(name) or name in map(base_topic, self._metadata.topic_names()):
                 raise TopicExists(name)
             record = PartitionedTopicRecord(
                 name=name,
@@ -313,11 +313,6 @@ async def on_each(
     if refusals:
         raise refusals[0]
     return answers
-
-
-def _conflicts(topic: str, name: str) -> bool:
-    partition = parse_partition(topic)
-    return topic == name or (partition is not None and partition.topic == name)
 
 
 def _check_count(partitions: int) -> None:

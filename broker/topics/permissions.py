@@ -20,7 +20,7 @@ from ledgerfold.broker.common.names import namespace_of
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.storage.errors import InvalidRequest, LimitExceeded, NamespaceNotFound
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
-from ledgerfold.storage.partition_names import parse_partition, partition_name
+from ledgerfold.storage.partition_names import base_topic, partition_name
 from ledgerfold.storage.records import GRANTS, decode, key
 from ledgerfold.v1.records_pb2 import Action, Grant, NamespaceRecord
 
@@ -34,8 +34,7 @@ InThread = Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
 
 def _with_grants(topic: str) -> tuple[str, ...]:
     """Returns the topics whose grants apply to a topic: of a partition, its topic's, too."""
-    partition = parse_partition(topic)
-    return (topic,) if partition is None else (topic, partition.topic)
+    return topic, base_topic(topic)
 
 
 class Permissions:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ledgerfold.broker.common.clock import ManualClock
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.topics.access import Claim
 from ledgerfold.broker.topics.deduplication import Deduplication
@@ -53,28 +52,19 @@ class Producer(ReceiptQueue):
         duplicates_through: int | None = None,
         is_pulsar_client: bool = False,
     ) -> None:
-        super().__init__(log.state, name)
+        super().__init__(topic, log.state, name, on_detached)
         self.record, self.claim = record, claim
         # The epoch of the topic when it was connected.
         self.topic_epoch: int | None = None
         # Whether the client accepts receipts for several entries.
         self.combines_receipts = False
-        self._topic, self._deduplication = topic, deduplication
-        self._on_detached = on_detached
+        self._deduplication, self._tail = deduplication, log.tail
         self._stored_before, self._is_pulsar_client = duplicates_through, is_pulsar_client
-        # On a manual clock the producer's own time has no meaning.
-        self._emulated_time = topic.clock if isinstance(topic.clock, ManualClock) else None
-        self._entry_bytes_max = topic.entry_bytes_max
-        self._tail = log.tail
 
     @property
     def last_sequence_id(self) -> int:
         """The highest sequence id that is a duplicate for this producer. -1: none is."""
         return -1 if self._stored_before == -1 else self.record.last_sequence_id
-
-    def emulated_now_ms(self) -> int | None:
-        """Returns the publish time of new entries; None: their producer's."""
-        return None if self._emulated_time is None else self._emulated_time.now_ms()
 
     def append_all(self, entries: Iterable[Buffer], *, is_new: bool = False) -> None:
         """Appends entries as received, in order, up to the first bad one.
@@ -116,8 +106,8 @@ class Producer(ReceiptQueue):
     def _append(self, headers: list[EntryHeader], bodies: list[Body]) -> None:
         if not headers:
             return
-        if self._emulated_time is not None:
-            now_ms = self._emulated_time.now_ms()
+        now_ms = self.emulated_now_ms()
+        if now_ms is not None:
             headers = [header._replace(publish_time_ms=now_ms) for header in headers]
         done = 0
         for position, count in self._tail.append_all(headers, bodies, self.record.number):
@@ -147,10 +137,6 @@ class Producer(ReceiptQueue):
         """Queues the refusal of an entry that was not appended: its receipt has the reason."""
         through = self._tail.last_appended
         self.add(Receipt(NOWHERE, sequence_id, size_bytes, through, refusal), is_new=False)
-
-    def detach(self) -> None:
-        self.close()
-        self._on_detached(self)
 
 
 def check_codec(header: EntryHeader, *, is_pulsar_client: bool) -> None:

@@ -6,12 +6,12 @@ does not keep the old one (broker/subscriptions/route.py), they are dropped and 
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ledgerfold.broker.common.outgoing import READ_LEAST
+from ledgerfold.broker.common.shielding import first_of
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.log.view import RAW
 from ledgerfold.broker.policies.profiles import Emulation
@@ -162,16 +162,4 @@ class Reader(StreamReader[StoredEntry]):
         return chunk
 
     async def _wait_for_more(self) -> None:
-        waits = {
-            asyncio.ensure_future(self._requested.wait()),
-            asyncio.ensure_future(self.log.reads.wait_beyond(self._position)),
-        }
-        try:
-            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            # Even if the client has disconnected, neither may keep waiting.
-            for each in waits:
-                each.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
-        for each in done:
-            each.result()
+        await first_of(self._requested.wait(), self.log.reads.wait_beyond(self._position))

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+from ledgerfold.broker.common.clock import ManualClock
 from ledgerfold.broker.common.traffic import Peer
 from ledgerfold.broker.log.state import LogState
+from ledgerfold.broker.topics.loaded_topic import ServedTopic
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import LedgerfoldError
 
@@ -41,10 +44,19 @@ class Receipt(NamedTuple):
 
 
 class ReceiptQueue:
-    """The pending receipts of one stream, added by a producer of either kind of topic."""
+    """The pending receipts of one stream, and what producers of all kinds of topics share.
 
-    def __init__(self, state: LogState, name: str) -> None:
+    `on_detached`: called with the producer when it is disconnected.
+    """
+
+    def __init__(
+        self, topic: ServedTopic, state: LogState, name: str, on_detached: Callable[[Any], object]
+    ) -> None:
         self.name = name
+        self._topic, self._on_detached = topic, on_detached
+        self._entry_bytes_max = topic.entry_bytes_max
+        # On a manual clock the producer's own time has no meaning.
+        self._manual_clock = topic.clock if isinstance(topic.clock, ManualClock) else None
         # Set by the stream handler.
         self.peer = Peer()
         self._waiting: deque[Receipt] = deque()
@@ -55,6 +67,10 @@ class ReceiptQueue:
         self._is_finished = False
         self._log_state = state
         state.on_durable.add(self._changed.set)
+
+    def emulated_now_ms(self) -> int | None:
+        """Returns the publish time of new entries; None: their producer's."""
+        return None if self._manual_clock is None else self._manual_clock.now_ms()
 
     def check(self) -> None:
         """Raises the error that ended the producer."""
@@ -120,5 +136,7 @@ class ReceiptQueue:
         self._room.set()
         self._changed.set()
 
-    def close(self) -> None:
+    def detach(self) -> None:
+        """Disconnects the producer."""
         self._log_state.on_durable.discard(self._changed.set)
+        self._on_detached(self)

@@ -116,11 +116,17 @@ class Schemas:
 
     async def check(self, topic: str, definition: SchemaDefinition) -> None:
         """Checks that the definition could be added. Raises InvalidSchema, IncompatibleSchema."""
+        await self._compare(topic, definition, why_incompatible)
+
+    async def _compare(
+        self, topic: str, definition: SchemaDefinition, why_not: Callable[..., str | None]
+    ) -> None:
+        """`why_not`: returns why the definition does not fit all versions, by the strategy."""
         strategy = self.policies(topic).schema_compatibility_strategy
 
         def compare() -> None:
             check_definition(definition)
-            why = why_incompatible(_definitions(self.versions(topic)), definition, strategy)
+            why = why_not(_definitions(self.versions(topic)), definition, strategy)
             if why is not None:
                 raise IncompatibleSchema(base_topic(topic), why)
 
@@ -151,16 +157,8 @@ class Schemas:
         """
         if is_idle() and not self.has_versions(topic):
             await self._put(topic, definition, by_client=True)
-            return
-        strategy = self.policies(topic).schema_compatibility_strategy
-
-        def compare() -> None:
-            check_definition(definition)
-            why = why_no_consumer(_definitions(self.versions(topic)), definition, strategy)
-            if why is not None:
-                raise IncompatibleSchema(base_topic(topic), why)
-
-        await self._work(compare)
+        else:
+            await self._compare(topic, definition, why_no_consumer)
 
     # Changes.
 
@@ -175,10 +173,49 @@ class Schemas:
     @runs_to_completion
     async def _put(self, topic: str, definition: SchemaDefinition, *, by_client: bool) -> int:
         async with self._turn(base_topic(topic)):
-            policies, now_ms = self.policies(topic), self._clock_ms()
-            adding = _Adding(self._metadata, topic, definition, policies, now_ms)
-            may_write = (lambda: self._exists(topic)) if by_client else None
-            return await self._work(lambda: adding.put(may_write))
+            policies = self.policies(topic)
+            return await self._work(lambda: self._add(topic, definition, policies, by_client))
+
+    def _add(
+        self, topic: str, definition: SchemaDefinition, policies: Policies, by_client: bool
+    ) -> int:
+        """Adds a version, in a thread, while no other task adds to the topic; returns its number.
+
+        Raises the reason for a refusal.
+        """
+        name = base_topic(topic)
+        check_definition(definition)
+        stored = self._metadata.schemas(name)
+        versions = [each for each in stored if not each.deleted]
+        known = same_as(definition, _definitions(versions))
+        if known is not None:
+            return versions[known].version
+        if by_client and not policies.allow_auto_update_schema:
+            raise IncompatibleSchema(name, _NO_UPDATES)
+        strategy = policies.schema_compatibility_strategy
+        why = why_incompatible(_definitions(versions), definition, strategy)
+        if why is not None:
+            raise IncompatibleSchema(name, why)
+        _check_room(name, [*_definitions(versions), definition])
+        record = SchemaRecord(
+            topic=name,
+            version=_next_version(stored),
+            definition=definition,
+            created_ms=self._clock_ms(),
+        )
+
+        def edit(batch: MetadataBatch) -> None:
+            # A deletion of the topic either precedes this, or deletes this version, too.
+            if by_client and not self._exists(topic):
+                raise Moved(f"{topic} was deleted; try again.")
+            # A reset or a restore may have happened since the comparison; neither waits for it.
+            if self._metadata.schemas(name) != stored:
+                raise Moved(f"The schemas of {topic} were changed meanwhile; try again.")
+            batch.put(record)
+
+        self._metadata.need_feature(SCHEMAS)
+        self._metadata.change(edit)
+        return record.version
 
     @runs_to_completion
     async def delete(self, topic: str, *, force: bool) -> int:
@@ -226,73 +263,19 @@ class Schemas:
         return await asyncio.get_running_loop().run_in_executor(self.executor, work)
 
 
-class _Adding:
-    """The addition of one definition to a topic, in a thread. No other task adds to the topic."""
-
-    def __init__(
-        self,
-        metadata: MetadataStore,
-        topic: str,
-        definition: SchemaDefinition,
-        policies: Policies,
-        now_ms: int,
-    ) -> None:
-        self._metadata, self._definition, self._policies = metadata, definition, policies
-        self._name, self._topic, self._now_ms = topic, base_topic(topic), now_ms
-
-    def put(self, exists: Callable[[], bool] | None) -> int:
-        """Returns the number of the version. Raises the reason for a refusal.
-
-        `exists`: whether a client's topic exists; None: an administrator adds the version.
-        """
-        by_client = exists is not None
-        definition = self._definition
-        check_definition(definition)
-        stored = self._metadata.schemas(self._topic)
-        versions = [each for each in stored if not each.deleted]
-        known = same_as(definition, _definitions(versions))
-        if known is not None:
-            return versions[known].version
-        if by_client and not self._policies.allow_auto_update_schema:
-            raise IncompatibleSchema(self._topic, _NO_UPDATES)
-        strategy = self._policies.schema_compatibility_strategy
-        why = why_incompatible(_definitions(versions), definition, strategy)
-        if why is not None:
-            raise IncompatibleSchema(self._topic, why)
-        self._check_room(versions)
-        record = SchemaRecord(
-            topic=self._topic,
-            version=_next_version(stored),
-            definition=definition,
-            created_ms=self._now_ms,
-        )
-
-        def edit(batch: MetadataBatch) -> None:
-            # A deletion of the topic either precedes this, or deletes this version, too.
-            if exists is not None and not exists():
-                raise Moved(f"{self._name} was deleted; try again.")
-            # A reset or a restore may have happened since the comparison; neither waits for it.
-            if self._metadata.schemas(self._topic) != stored:
-                raise Moved(f"The schemas of {self._name} were changed meanwhile; try again.")
-            batch.put(record)
-
-        self._metadata.need_feature(SCHEMAS)
-        self._metadata.change(edit)
-        return record.version
-
-    def _check_room(self, versions: Sequence[SchemaRecord]) -> None:
-        """Raises LimitExceeded."""
-        if len(versions) >= VERSIONS_MAX:
-            what = f"Versions of the schema of {self._topic}"
-            raise LimitExceeded(what, len(versions) + 1, VERSIONS_MAX, _ADVICE)
-        sizes = sum(map(size_of, _definitions(versions))) + size_of(self._definition)
-        if sizes > TOPIC_BYTES_MAX:
-            what = f"Bytes of all versions of the schema of {self._topic}"
-            raise LimitExceeded(what, sizes, TOPIC_BYTES_MAX, _ADVICE)
-
-
 def _definitions(records: Sequence[SchemaRecord]) -> list[SchemaDefinition]:
     return [each.definition for each in records]
+
+
+def _check_room(topic: str, definitions: Sequence[SchemaDefinition]) -> None:
+    """Raises LimitExceeded. `definitions`: those of all versions, with the new one."""
+    if len(definitions) > VERSIONS_MAX:
+        what = f"Versions of the schema of {topic}"
+        raise LimitExceeded(what, len(definitions), VERSIONS_MAX, _ADVICE)
+    sizes = sum(map(size_of, definitions))
+    if sizes > TOPIC_BYTES_MAX:
+        what = f"Bytes of all versions of the schema of {topic}"
+        raise LimitExceeded(what, sizes, TOPIC_BYTES_MAX, _ADVICE)
 
 
 def _next_version(stored: Sequence[SchemaRecord]) -> int:

@@ -33,7 +33,7 @@ from ledgerfold.broker.topics.quotas import check_producer
 from ledgerfold.broker.topics.reader import Reader, ReaderOptions
 from ledgerfold.broker.topics.trimming import keepers, trim
 from ledgerfold.storage.crash_points import reach
-from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.entry import EARLIEST, Position, position_of
 from ledgerfold.storage.errors import (
     DiskFailure,
     LedgerfoldError,
@@ -61,9 +61,7 @@ class Topic(LoadedTopic):
         self.log = TopicLog(self.stored, broker.store, broker.executor, broker.clock.now_ms)
         self.deduplication = Deduplication(self.stored, broker.metadata.producers(record.name))
         self.producers: dict[str, Producer] = {}
-        self.access = ProducerAccess(
-            self.name, lambda: bool(self.producers), self._disconnect_producers, self.stored
-        )
+        self.access = ProducerAccess(self.name, self.producers, self.stored)
         self.subscriptions: dict[str, Subscription] = {}
         self.readers: set[Reader] = set()
 
@@ -179,12 +177,6 @@ class Topic(LoadedTopic):
             del self.producers[producer.name]
             self.deduplication.disconnected(producer.record, self.clock.now_ms())
             self.access.release(producer.claim)
-
-    def _disconnect_producers(self, error: LedgerfoldError) -> None:
-        """Ends all producers; they count as disconnected at once."""
-        for producer in tuple(self.producers.values()):
-            producer.end(error)
-            self._detach_producer(producer)
 
     # -- readers ---------------------------------------------------------------------------
 
@@ -322,8 +314,7 @@ class Topic(LoadedTopic):
         horizon = self.log.views.horizon or EARLIEST
         if not self.record.HasField("truncated_upto"):
             return horizon
-        truncated = self.record.truncated_upto
-        return max(horizon, Position(truncated.ledger_id, truncated.entry_id))
+        return max(horizon, position_of(self.record.truncated_upto))
 
     @property
     def compaction_moved_to(self) -> Position | None:
@@ -333,8 +324,7 @@ class Topic(LoadedTopic):
         """
         if not self.record.HasField("compaction_moved_to"):
             return None
-        moved = self.record.compaction_moved_to
-        return Position(moved.ledger_id, moved.entry_id)
+        return position_of(self.record.compaction_moved_to)
 
     async def enable_compaction_cursor(self) -> None:
         """Makes raw data wait for the horizon from now on (Pulsar creates `__compaction`).

@@ -26,7 +26,7 @@ from ledgerfold.broker.common.names import (
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataStore
-from ledgerfold.storage.partition_names import parse_partition
+from ledgerfold.storage.partition_names import base_topic
 
 # Called with a display name, and whether the topic exists now.
 Watcher = Callable[[str, bool], None]
@@ -90,6 +90,5 @@ def check_records(store: LedgerStore, *names: str) -> None:
     without a record, and new entries would be stored next to the lost ones (storage/losses.py).
     """
     for name, error in store.unrecorded.items():
-        partition = parse_partition(name)
-        if name in names or (partition is not None and partition.topic in names):
+        if name in names or base_topic(name) in names:
             raise error

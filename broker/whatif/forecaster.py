@@ -49,7 +49,10 @@ class Forecaster:
                 f"{topics[0].name} is not a Kafka topic: it has strategies and thresholds, but no "
                 "settings of a cleaner. Try --strategy, --threshold or --every."
             )
-        _check_counts(len(request.strategies), len(request.replays))
+        if len(request.strategies) > STRATEGIES_MAX:
+            raise InvalidRequest(f"At most {STRATEGIES_MAX} strategies are analysed at once.")
+        if len(request.replays) > REPLAYS_MAX:
+            raise InvalidRequest(f"At most {REPLAYS_MAX} triggers are replayed at once.")
         for replay in request.replays:
             if replay.WhichOneof("when") is None:
                 raise InvalidRequest("A replay needs a threshold or an interval.")
@@ -90,14 +93,6 @@ class Forecaster:
                 if survivor.HasField("last"):
                     survivor.last.partition = partition
         return forecast
-
-
-def _check_counts(strategies: int, replays: int) -> None:
-    """Raises InvalidRequest."""
-    if strategies > STRATEGIES_MAX:
-        raise InvalidRequest(f"At most {STRATEGIES_MAX} strategies are analysed at once.")
-    if replays > REPLAYS_MAX:
-        raise InvalidRequest(f"At most {REPLAYS_MAX} triggers are replayed at once.")
 
 
 def next_input(broker: Broker, topic: Topic) -> CompactionPlan:

@@ -92,41 +92,31 @@ class _Call:
 
     def __init__(self, work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._done: Future[None] = Future()
+        # Its task, once that has ended.
+        self._ended: Future[asyncio.Task[Any]] = Future()
         # Set on the service's loop.
         self._task: asyncio.Task[Any] | None = None
         loop.call_soon_threadsafe(self._begin, work)
 
     def _begin(self, work: Coroutine[Any, Any, Any]) -> None:
         self._task = self._loop.create_task(work)
-        self._task.add_done_callback(lambda _: self._done.set_result(None))
+        self._task.add_done_callback(self._ended.set_result)
 
-    async def ended(self, timeout_seconds: float | None = None) -> bool:
-        """Returns whether it has ended, after the timeout at most.
+    async def ended(self, timeout_seconds: float | None = None) -> asyncio.Task[Any] | None:
+        """Returns its task once that has ended; None if it has not within the timeout.
 
         Cancelling the caller has no effect.
         """
-        await asyncio.wait({asyncio.wrap_future(self._done)}, timeout=timeout_seconds)
-        return self._done.done()
+        await asyncio.wait({asyncio.wrap_future(self._ended)}, timeout=timeout_seconds)
+        return self._ended.result() if self._ended.done() else None
 
     def cancel(self) -> None:
         """Requests its cancellation."""
         self._loop.call_soon_threadsafe(lambda: self._task is not None and self._task.cancel())
 
-    @property
-    def is_cancelled(self) -> bool:
-        return self._task is not None and self._task.cancelled()
 
-    @property
-    def error(self) -> BaseException | None:
-        """The error of an ended call that was not cancelled."""
-        assert self._task is not None
-        return self._task.exception()
-
-    @property
-    def result(self) -> object:
-        assert self._task is not None
-        return self._task.result()
+def _error_of(ended: asyncio.Task[Any]) -> BaseException | None:
+    return None if ended.cancelled() else ended.exception()
 
 
 class ServiceCompactor(Compactor):
@@ -152,11 +142,11 @@ class ServiceCompactor(Compactor):
     async def stop(self) -> None:
         """Closes the service, within the time limit: the broker continues to stop."""
         self.state, self.message = COMPACTOR_STATE_DISABLED, "The broker is stopping."
-        closing = _Call(self._service.close(), self._loop)
-        if not await closing.ended(self._end_seconds):
+        closed = await _Call(self._service.close(), self._loop).ended(self._end_seconds)
+        if closed is None:
             _log.error("%s did not close within %g s", self._name, self._end_seconds)
             return
-        if not closing.is_cancelled and (error := closing.error) is not None:
+        if (error := _error_of(closed)) is not None:
             _log.error("%s was not closed: %s", self._name, describe_error(error), exc_info=error)
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join, self._end_seconds)
@@ -168,13 +158,14 @@ class ServiceCompactor(Compactor):
         if check is None:
             raise InvalidStrategy(strategy.name, f"{self._name} does not check strategies")
         checking = _Call(check(strategy), self._loop)
-        if not await checking.ended(self._end_seconds):
+        checked = await checking.ended(self._end_seconds)
+        if checked is None:
             checking.cancel()
             raise CompactorUnavailable(
                 f"{self._name} did not check strategy {strategy.name!r} within "
                 f"{self._end_seconds:g} s."
             )
-        error = None if checking.is_cancelled else checking.error
+        error = _error_of(checked)
         if isinstance(error, LedgerfoldError):
             raise error
         if error is not None:
@@ -213,13 +204,14 @@ class ServiceCompactor(Compactor):
 
         running = _Call(self._service.run(plan, report), self._loop)
         try:
-            await running.ended()
+            ended = await running.ended()
         except asyncio.CancelledError:
             running.cancel()
-            if not await running.ended(self._end_seconds):
+            if await running.ended(self._end_seconds) is None:
                 self._give_up()
             raise
-        return self._manifest(running)
+        assert ended is not None
+        return self._manifest(ended)
 
     def _give_up(self) -> None:
         self.state = COMPACTOR_STATE_UNAVAILABLE
@@ -229,15 +221,15 @@ class ServiceCompactor(Compactor):
         )
         _log.error("%s", self.message)
 
-    def _manifest(self, running: _Call) -> Manifest:
-        if running.is_cancelled:
+    def _manifest(self, ended: asyncio.Task[Any]) -> Manifest:
+        if ended.cancelled():
             raise CompactionFailed(self._name, "it cancelled the run")
-        error = running.error
+        error = ended.exception()
         if isinstance(error, LedgerfoldError):
             raise error
         if error is not None:
             raise CompactionFailed(self._name, describe_error(error)) from error
-        manifest = running.result
+        manifest = ended.result()
         if not isinstance(manifest, Manifest):
             raise CompactionFailed(
                 self._name, f"it returned {type(manifest).__name__}, not a Manifest"

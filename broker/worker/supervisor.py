@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import grpc
 
 from ledgerfold.broker.common.settings import ENGINES
+from ledgerfold.broker.common.shielding import first_of
 from ledgerfold.broker.worker.compactor import Compactor, OnProgress
 from ledgerfold.broker.worker.connection import CHANNEL_OPTIONS, WorkerConnection
 from ledgerfold.broker.worker.health import (
@@ -381,16 +382,7 @@ class CompactorSupervisor(Compactor):
 
     async def _pause(self, pause_ms: int) -> None:
         self._retry.clear()
-        waiting = {
-            asyncio.ensure_future(self._sleep(pause_ms / 1000)),
-            asyncio.ensure_future(self._retry.wait()),
-        }
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waiting:
-                each.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
+        await first_of(self._sleep(pause_ms / 1000), self._retry.wait())
 
 
 def _monotonic_ms() -> int:

@@ -19,13 +19,13 @@ from ledgerfold.compactor.job.dead_rows import dead_mask, new_vector
 from ledgerfold.compactor.job.header_blocks import header_at
 from ledgerfold.compactor.job.key_index import KeyIndexBuilder, complement
 from ledgerfold.compactor.job.output import LedgerOutput
-from ledgerfold.compactor.job.plan import InputSegment, Output, position_of
+from ledgerfold.compactor.job.plan import InputSegment, Output
 from ledgerfold.compactor.job.pulsar_rebuild import changes_ids, keep_pulsar_rows
 from ledgerfold.compactor.job.rebuild import RawEntry, keep_rows
 from ledgerfold.compactor.job.rows import Dead, Failure, Positions, Row, Written
 from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
 from ledgerfold.compactor.positions import ROW_BITS, ROW_MASK, Integers, ascending, grouped
-from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Codec, EntryHeader, read_header
+from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Codec, EntryHeader, position_of, read_header
 from ledgerfold.storage.errors import CompactionFailed, Corruption, InvalidRequest
 from ledgerfold.storage.native_batch import parse_keys
 

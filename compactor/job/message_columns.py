@@ -25,7 +25,7 @@ from ledgerfold.compactor.job.key_columns import KeyColumns
 from ledgerfold.compactor.job.key_sections import Keys, is_opaque
 from ledgerfold.compactor.job.pulsar_keys import KeySection
 from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
-from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.compactor.positions import Booleans, Integers, sums_of
 from ledgerfold.storage.entry import EntryHeader
 from ledgerfold.storage.errors import Corruption, InvalidRequest
 from ledgerfold.storage.native_batch import parse_values
@@ -212,9 +212,7 @@ def _sizes(offsets: bytes, count: int) -> Integers:
 
 def _offsets(sizes: Integers) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     """Returns offsets in Arrow's form. Raises LimitExceeded."""
-    offsets = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    return as_offsets(offsets)
+    return as_offsets(sums_of(sizes))
 
 
 Pairs = list[tuple[bytes, bytes]]

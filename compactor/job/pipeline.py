@@ -24,9 +24,10 @@ from operator import index
 from typing import NamedTuple
 
 from ledgerfold.compactor.job.engine import Context, Progress
-from ledgerfold.compactor.job.plan import InputSegment, TaskPlan, position_of
+from ledgerfold.compactor.job.plan import InputSegment, TaskPlan
 from ledgerfold.compactor.job.rows import Content, CopyBegan, Counts, WriteTimes, Written, succeeded
 from ledgerfold.compactor.job.tasks import CopyTask, MergeTask, ScanTask
+from ledgerfold.storage.entry import position_of
 from ledgerfold.storage.errors import CompactionFailed
 from ledgerfold.storage.limits import check_run_segments
 from ledgerfold.storage.segment import live_entries, live_messages

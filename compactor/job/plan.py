@@ -20,7 +20,7 @@ from ledgerfold.compactor.strategies.registry import AnyStrategy, strategy_of
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.compactor.user_strategies.own import Own
-from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.entry import EARLIEST, Position, position_of
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 from ledgerfold.v1.records_pb2 import SegmentRecord
@@ -104,17 +104,8 @@ class TaskPlan:
     crash_at: str = ""
 
     @property
-    def is_solo(self) -> bool:
-        """True if one task does all the work."""
-        return len(self.scans) == self.buckets == len(self.copies) == 1
-
-    @property
     def segments(self) -> tuple[InputSegment, ...]:
         return tuple(chain.from_iterable(self.copies))
-
-
-def position_of(record: PositionRecord) -> Position:
-    return Position(record.ledger_id, record.entry_id)
 
 
 def _before(record: PositionRecord) -> Position:

@@ -12,11 +12,12 @@ from itertools import pairwise
 
 from ledgerfold.compactor.positions import ROW_BITS
 from ledgerfold.storage import crash_points
+from ledgerfold.storage.entry import position_of
 from ledgerfold.storage.errors import InvalidRequest, LimitExceeded
 from ledgerfold.storage.limits import SEGMENT_BYTES_MAX, check_run_segments
 from ledgerfold.storage.names import LEDGERS, parse_ledger_dir, parse_segment_name, segment_path
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
-from ledgerfold.v1.records_pb2 import Position, SegmentRecord
+from ledgerfold.v1.records_pb2 import SegmentRecord
 
 
 def check_plan(plan: CompactionPlan) -> None:
@@ -55,7 +56,7 @@ def check_input(plan: CompactionPlan) -> None:
     for number, (before, after) in enumerate(pairwise(plan.segments), 1):
         # A raw segment may begin below the horizon: only its entries above it belong to the run.
         is_boundary = number == plan.compacted_segments
-        if _ids(before.last) >= _ids(after.last if is_boundary else after.first):
+        if position_of(before.last) >= position_of(after.last if is_boundary else after.first):
             raise InvalidRequest(
                 f"The plan's segments {before.path} and {after.path} are not in order of id."
             )
@@ -85,7 +86,3 @@ def check_rows(record: SegmentRecord) -> None:
             1 << ROW_BITS,
             "No file can have so many: run `ledgerfold verify`.",
         )
-
-
-def _ids(position: Position) -> tuple[int, int]:
-    return position.ledger_id, position.entry_id

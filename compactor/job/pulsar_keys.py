@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ledgerfold.compactor.job.pulsar_scan import Scanned, scan_batch
-from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.positions import Integers, sums_of
 from ledgerfold.storage.entry import EntryHeader
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.native import HAS_KEY, KEY_IS_BASE64, NULL_VALUE
@@ -128,8 +128,7 @@ def _batch(header: EntryHeader, metadata: MessageMetadata, section: bytes) -> Ke
 def _keys(payload: bytes, scan: Scanned) -> tuple[Integers, bytes]:
     """Returns the offsets of the keys, and the concatenated keys."""
     sizes = scan.key_sizes
-    offsets = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
+    offsets = sums_of(sizes)
     if offsets[-1] > _KEY_BYTES_MEAN * len(sizes):
         starts = scan.key_starts.tolist()
         ends = (scan.key_starts + sizes).tolist()

@@ -29,7 +29,7 @@ import numpy as np
 
 from ledgerfold.compactor.job.engine import Engine, Rows
 from ledgerfold.compactor.job.pipeline import Clock
-from ledgerfold.compactor.job.plan import InputSegment, Output, position_of
+from ledgerfold.compactor.job.plan import InputSegment, Output
 from ledgerfold.compactor.job.rows import Written, succeeded
 from ledgerfold.compactor.kafka.grouping import Limits, groups_of
 from ledgerfold.compactor.kafka.growth import IndexFull, group_of
@@ -50,6 +50,7 @@ from ledgerfold.compactor.kafka.rows import (
 from ledgerfold.compactor.kafka.tasks import CopyRun, CopyTask, MergeTask, RouteTask, ScanTask
 from ledgerfold.compactor.kafka.transactions import decide
 from ledgerfold.kafka.rolling import Growth
+from ledgerfold.storage.entry import position_of
 from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 from ledgerfold.v1.compactor_pb2 import (
     CleanedGroup,

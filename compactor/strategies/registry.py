@@ -57,42 +57,36 @@ from ledgerfold.v1.records_pb2 import CompactionStrategy
 AnyStrategy = Strategy | MessageStrategy
 
 
-class Parameters(NamedTuple):
-    """The parameters of a strategy: all its settings, and the run's time (ms)."""
-
-    settings: dict[str, str]
-    time_ms: int
-
-
 class Maker(NamedTuple):
-    """A factory of a strategy, and the version of the strategy's rules."""
+    """A factory of a strategy, and the version of the strategy's rules.
+
+    `make`: takes all settings of the strategy, and the run's time, in ms.
+    """
 
     version: int
-    make: Callable[[Parameters], AnyStrategy]
+    make: Callable[[dict[str, str], int], AnyStrategy]
 
 
 def fixed(strategy: Strategy) -> Maker:
     """Returns the maker of a strategy without settings."""
-    return Maker(int(strategy.version), lambda _: strategy)
+    return Maker(int(strategy.version), lambda settings, time_ms: strategy)
 
 
 def strategic(name: str) -> Maker:
     """Returns the maker of a message strategy; its settings are the class's keyword arguments."""
     version, made_of = LISTED[name].version, READY_MADE[name]
     return Maker(
-        version, lambda requested: MessageStrategy(name, version, made_of, requested.settings)
+        version, lambda settings, time_ms: MessageStrategy(name, version, made_of, settings)
     )
 
 
 MAKERS: dict[str, Maker] = {
     PUBLISHING_ORDER.name: fixed(PUBLISHING_ORDER),
     EVENT_TIME.name: fixed(EVENT_TIME),
-    "keep-n": Maker(
-        LISTED["keep-n"].version, lambda requested: keep_n(int(requested.settings["n"]))
-    ),
+    "keep-n": Maker(LISTED["keep-n"].version, lambda settings, time_ms: keep_n(int(settings["n"]))),
     "event-time-window": Maker(
         LISTED["event-time-window"].version,
-        lambda requested: event_time_window(int(requested.settings["lag_ms"]), requested.time_ms),
+        lambda settings, time_ms: event_time_window(int(settings["lag_ms"]), time_ms),
     ),
     **{name: strategic(name) for name in READY_MADE},
 }
@@ -105,4 +99,4 @@ def strategy_of(plan: CompactionPlan) -> AnyStrategy:
     if maker is None or plan.strategy_version not in (0, maker.version):
         known = {name: each.version for name, each in MAKERS.items()}
         raise UnknownStrategy(plan.strategy, plan.strategy_version, known)
-    return maker.make(Parameters(settings_of(requested), plan.time_ms))
+    return maker.make(settings_of(requested), plan.time_ms)

@@ -30,7 +30,7 @@ from ledgerfold.compactor.job.key_columns import KeyColumns
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.scan import CHUNK_KEY_BYTES_MAX, CHUNK_ROWS_MAX
 from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
-from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.positions import Integers, sums_of
 from ledgerfold.compactor.what_if.rows import Entries, packed
 from ledgerfold.storage.entry import EntryHeader
 
@@ -176,10 +176,3 @@ class Section(NamedTuple):
         weight = rows * self.weight_per_row
         weight += self.sums[rows]
         return weight
-
-
-def sums_of(sizes: Integers) -> Integers:
-    """Returns the sums before each row, and the total."""
-    sums = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=sums[1:])
-    return sums

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ledgerfold.compactor.job.distinct import HashedKeys
 from ledgerfold.compactor.job.engine import Context
+from ledgerfold.compactor.job.lookup import joined
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.rows import Failure, succeeded
 from ledgerfold.compactor.positions import Integers
@@ -62,20 +63,15 @@ def read_history(
     reads_event_times: bool,
 ) -> History:
     """Reads a history. Raises InvalidRequest if it is too long, and what scanning raises."""
-    check_length(runs)
-    if not runs:
-        return history_of([])
-    scanned = context.parallelize(runs, len(runs)).mapPartitions(HistoryScan(reads_event_times))
-    return history_of(scanned.collect())
-
-
-def check_length(runs: Sequence[tuple[InputSegment, ...]]) -> None:
-    """Raises InvalidRequest if a history is too long."""
     messages = sum(segment.record.messages for run in runs for segment in run)
     if messages > MESSAGES_MAX:
         raise InvalidRequest(
             f"The history has {messages} messages; at most {MESSAGES_MAX} are replayed."
         )
+    if not runs:
+        return history_of([])
+    scanned = context.parallelize(runs, len(runs)).mapPartitions(HistoryScan(reads_event_times))
+    return history_of(scanned.collect())
 
 
 def history_of(chunks: Sequence[HistoryChunk | Failure]) -> History:
@@ -84,14 +80,15 @@ def history_of(chunks: Sequence[HistoryChunk | Failure]) -> History:
     if not chunks_read:
         none = np.empty(0, np.int64)
         return History(none, none, none, none, none, Facts(none, none.astype(np.bool_)), none)
+    facts = joined([each.facts for each in chunks_read])
     return History(
         np.concatenate([each.times_ms for each in chunks_read]),
         np.concatenate([each.entry_bytes for each in chunks_read]),
         np.concatenate([each.counts for each in chunks_read]),
         joined_codes([(each.keys, each.codes) for each in chunks_read]),
         np.concatenate([each.shares for each in chunks_read]),
-        _joined_facts([each.facts for each in chunks_read]),
-        np.concatenate([each.facts.positions for each in chunks_read]),
+        facts._replace(positions=np.arange(len(facts.positions), dtype=np.int64)),
+        facts.positions,
     )
 
 
@@ -110,14 +107,3 @@ def _chunk_of(chunk: Collected) -> HistoryChunk:
         columns.facts(),
         key_blob(distinct.keys),
     )
-
-
-def _joined_facts(chunks: Sequence[Facts]) -> Facts:
-    """Joins facts with any columns."""
-    columns: dict[str, Any] = {
-        name: np.concatenate([getattr(each, name) for each in chunks])
-        for name, column in chunks[0]._asdict().items()
-        if column is not None
-    }
-    rows = sum(len(each.is_value) for each in chunks)
-    return Facts(**columns | {"positions": np.arange(rows, dtype=np.int64)})

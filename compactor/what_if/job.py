@@ -87,10 +87,6 @@ class Analysis:
         """Applies the limits of the strategies."""
         return [strategy.held for strategy in self.strategies]
 
-    @property
-    def is_solo(self) -> bool:
-        return len(self.cut.scans) == self.cut.buckets == len(self.cut.copies) == 1
-
 
 class Figures(NamedTuple):
     """The added-up results of tasks; `strategy_counts` and `sized` by strategy."""
@@ -111,10 +107,10 @@ def run_analysis(context: Context, analysis: Analysis) -> Figures:
         return figures_of([], analysis)
     scans = analysis.cut.scans
     rows = context.parallelize(scans, len(scans)).mapPartitions(analysis.scan)
-    if not analysis.is_solo:
+    if analysis.cut.is_large:
         rows = rows.partitionBy(analysis.cut.buckets, index)
     rows = rows.mapPartitions(analysis.merge)
-    if not analysis.is_solo:
+    if analysis.cut.is_large:
         rows = rows.partitionBy(len(analysis.cut.copies), index)
     sized = rows.mapPartitionsWithIndex(analysis.size)
     return figures_of([content for _, content in sized.collect()], analysis)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import numpy as np
 
 from ledgerfold.compactor.strategies.publishing_order import PUBLISHING_ORDER
-from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.compactor.what_if.forecasts import column_strategy
 from ledgerfold.compactor.what_if.lifetimes import Lifetimes
 from ledgerfold.compactor.what_if.replay import (
@@ -42,9 +42,7 @@ def replays_of(
     elif requested.name == PUBLISHING_ORDER.name:
         everywhere = sizes_by_publishing_order(history, retain_null_key)
 
-    def strategy_at(time_ms: int) -> Strategy:
-        return column_strategy(requested, time_ms)
-
+    strategy_at = partial(column_strategy, requested)
     replays = []
     for setting in settings:
         check()

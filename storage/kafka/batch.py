@@ -243,12 +243,7 @@ def _wrong_magic(magic: int) -> KafkaError:
 def sealed(header: BatchHeader, section: Buffer) -> bytes:
     """Returns a batch, with length and checksum computed for its records."""
     section = bytes(section)
-    return b"".join((sealed_header(header, section), section))
-
-
-def sealed_header(header: BatchHeader, section: bytes) -> bytes:
-    """Returns its 61-byte header."""
-    return packed_header(with_checksum(header, section))
+    return b"".join((packed_header(with_checksum(header, section)), section))
 
 
 def with_checksum(header: BatchHeader, section: bytes) -> BatchHeader:

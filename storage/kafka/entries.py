@@ -21,7 +21,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import cast
 
-from ledgerfold.storage.decoded import DecodedBatch
+from ledgerfold.storage.decoded import DecodedBatch, Routing
 from ledgerfold.storage.entry import (
     Buffer,
     Codec,
@@ -35,8 +35,9 @@ from ledgerfold.storage.kafka.batch import (
     BATCH_HEADER_BYTES,
     BatchHeader,
     BatchParts,
+    packed_header,
     read_batch_header,
-    sealed_header,
+    with_checksum,
 )
 from ledgerfold.storage.kafka.records import section_columns
 from ledgerfold.storage.kafka.section import RecordColumns
@@ -55,7 +56,7 @@ def entry_of_parts(
 ) -> bytes:
     """Builds the entry of a batch that is not sealed yet (storage/kafka/records.py)."""
     fields = _fields(header.record_count, sequence_id, publish_time_ms)
-    return build_entry(sealed_header(header, section), section, fields)
+    return build_entry(packed_header(with_checksum(header, section)), section, fields)
 
 
 def batch_in(entry: EntryHeader, key_section: bytes, value_section: bytes) -> BatchParts:
@@ -100,9 +101,9 @@ class KafkaBatch(DecodedBatch):
         self._columns: RecordColumns | None = None
 
     @staticmethod
-    def first_key(header: EntryHeader, key_section: Buffer) -> bytes | None:
-        """Returns None: a batch's header has no keys."""
-        return None
+    def routing(header: EntryHeader, key_section: Buffer) -> Routing:
+        """Returns no key: a batch's header has none."""
+        return Routing(None)
 
     @staticmethod
     def last_batch_index(header: EntryHeader, key_section: Buffer) -> int:

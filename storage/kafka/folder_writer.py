@@ -98,18 +98,15 @@ class FolderWriter:
             lock.callback(shutil.rmtree, self._temporary, ignore_errors=True)
             # It may have been renamed since the check.
             self._check_new()
-            self._clear()
+            # An export that was killed may have left files.
+            for each in self._temporary.iterdir():
+                each.unlink()
             self._lock = lock.pop_all()
         return self
 
     def _check_new(self) -> None:
         if self._folder.exists():
             raise InvalidRequest(f"{self._folder} exists already: name a new folder.")
-
-    def _clear(self) -> None:
-        """Removes what an export that was killed has left."""
-        for each in self._temporary.iterdir():
-            each.unlink()
 
     def __exit__(
         self,

@@ -79,25 +79,17 @@ class PulsarBatch(DecodedBatch):
         self.rows = 1 if self._is_single else header.message_count
 
     @staticmethod
-    def first_key(header: EntryHeader, key_section: Buffer) -> bytes | None:
-        """Returns the ordering key, or the key, in the metadata, which is that of the first
-        message.
-        """
-        metadata = parse_metadata(key_section)
-        if metadata.ordering_key:
-            return metadata.ordering_key
-        return metadata.partition_key if metadata.HasField("partition_key") else None
-
-    @classmethod
-    def routing(cls, header: EntryHeader, key_section: Buffer) -> Routing:
-        """Returns the routing as sent: a key in base64 counts as its decoded bytes.
+    def routing(header: EntryHeader, key_section: Buffer) -> Routing:
+        """Returns the routing as sent, with the ordering key, or the key, of the first message,
+        which the metadata have. A key in base64 counts as its decoded bytes.
 
         Source: Pulsar's AbstractBaseDispatcher.
         """
         metadata = parse_metadata(key_section)
-        key = cls.first_key(header, key_section)
-        if metadata.partition_key_b64_encoded and not metadata.ordering_key and key is not None:
-            key = decoded_key(key)
+        key = metadata.ordering_key or None
+        if key is None and metadata.HasField("partition_key"):
+            is_base64 = metadata.partition_key_b64_encoded
+            key = decoded_key(metadata.partition_key) if is_base64 else metadata.partition_key
         return Routing(key, max(0, metadata.deliver_at_time))
 
     @staticmethod

@@ -72,7 +72,9 @@ def run(options: Options) -> Report:
     workload = Numbers(messages, max(messages // 20, 1), value_bytes=10)
     report = Report("strategic", f"one run, warm Spark, {CORES} cores")
     report.sizes = {"messages": workload.messages, "keys": workload.keys}
-    MAKERS["everything"] = Maker(1, lambda _: MessageStrategy("everything", 1, Everything))
+    MAKERS["everything"] = Maker(
+        1, lambda settings, time_ms: MessageStrategy("everything", 1, Everything)
+    )
     with options.fresh_folder() as folder:
         os.environ[processes.MARK] = mark = processes.new_mark()
         session = start_session(SessionSettings(f"local[{CORES}]", folder))

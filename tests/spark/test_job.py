@@ -199,7 +199,7 @@ def test_a_class_that_raises_fails_the_run_and_leaves_nothing(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark passes on the full error."""
-    bad = Maker(1, lambda _: MessageStrategy("bad", 1, Raises))
+    bad = Maker(1, lambda settings, time_ms: MessageStrategy("bad", 1, Raises))
     monkeypatch.setitem(MAKERS, "bad", bad)
     log = LogBuilder(tmp_path)
     _add(log, 3, range(1, 7))

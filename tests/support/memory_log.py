@@ -22,6 +22,15 @@ from ledgerfold.storage.entry import EARLIEST, Position, read_header, stamp
 from ledgerfold.storage.ledger import StoredEntry
 from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.v1.data_pb2 import StartPosition
+from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
+from ledgerfold.v1.records_pb2 import Position as PositionRecord
+
+
+def ledger_of(ledger_id: int, entries: int, size_bytes: int) -> LedgerRecord:
+    """The record of a ledger with one segment."""
+    last = PositionRecord(ledger_id=ledger_id, entry_id=entries - 1)
+    segment = SegmentRecord(entries=entries, size_bytes=size_bytes, last=last)
+    return LedgerRecord(ledger_id=ledger_id, segments=[segment])
 
 
 class MemoryLog:
@@ -126,11 +135,11 @@ class MemoryLog:
         return sum(after < each.header.position <= through for each in self.raw)
 
     def sums(self) -> LedgerSums:
-        def of(ledger_id: int) -> tuple[int, int, int]:
+        def of(ledger_id: int) -> LedgerRecord:
             entries = [each for each in self.raw if each.header.ledger_id == ledger_id]
-            return ledger_id, len(entries), sum(len(each.data) for each in entries)
+            return ledger_of(ledger_id, len(entries), sum(len(each.data) for each in entries))
 
-        return LedgerSums([of(each) for each in self.ids])
+        return LedgerSums(map(of, self.ids))
 
     def last_in(self, ledger_id: int) -> Position | None:
         own = [each.header.position for each in self.raw]

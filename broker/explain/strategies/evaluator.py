@@ -9,7 +9,7 @@ change that. The rules are those of ledgerfold/strategies/plain.py; a subclass o
     >>> from ledgerfold.storage.key_scan import KeyVersion
     >>> evaluator = ByRules(PublishingOrder())
     >>> for entry_id, value_bytes in enumerate((1, 0, 1)):
-    ...     found = LocatedVersion(KeyVersion(Position(1, entry_id), -1, 5, 0, value_bytes, False))
+    ...     found = KeyVersion(Position(1, entry_id), -1, 5, 0, value_bytes, False)
     ...     for decision in evaluator.process(found):
     ...         print(decision.version.name, decision.why)
     1:0 deleted by 1:1
@@ -25,8 +25,8 @@ from typing import NamedTuple, Protocol
 
 from ledgerfold.broker.common.clock import LAST_MS
 from ledgerfold.broker.common.traffic import iso_time
-from ledgerfold.broker.explain.versions import LocatedVersion
 from ledgerfold.storage.decoded import StoredMessage
+from ledgerfold.storage.key_scan import KeyVersion
 from ledgerfold.storage.text import counted
 from ledgerfold.strategies.plain import (
     EventTime,
@@ -57,11 +57,11 @@ class Decision(NamedTuple):
     `stays`: for a kept version, what must happen until it is dropped.
     """
 
-    version: LocatedVersion
+    version: KeyVersion
     keeps: bool
     rule: pb.CompactionRule
     reason: str
-    by: LocatedVersion | None = None
+    by: KeyVersion | None = None
     stays: str = ""
 
     @property
@@ -85,29 +85,29 @@ class RunParameters(NamedTuple):
     name: str
     settings: Mapping[str, str]
     time_ms: int
-    read: Callable[[LocatedVersion], StoredMessage]
+    read: Callable[[KeyVersion], StoredMessage]
 
 
 class Evaluator(Protocol):
     """An evaluator of the versions of one key, in one run."""
 
-    def process(self, version: LocatedVersion) -> Iterable[Decision]: ...
+    def process(self, version: KeyVersion) -> Iterable[Decision]: ...
 
     def keeps(self) -> Iterable[Decision]: ...
 
 
 def dropped(
-    version: LocatedVersion, rule: pb.CompactionRule, why: str, by: LocatedVersion | None = None
+    version: KeyVersion, rule: pb.CompactionRule, why: str, by: KeyVersion | None = None
 ) -> Decision:
     return Decision(version, False, rule, why, by)
 
 
-def applied(tombstone: LocatedVersion) -> Decision:
+def applied(tombstone: KeyVersion) -> Decision:
     """Returns the decision about a tombstone that has been applied."""
     return dropped(tombstone, pb.COMPACTION_RULE_TOMBSTONE, "a tombstone")
 
 
-def replaced(version: LocatedVersion, by: LocatedVersion, reason: str = "") -> Decision:
+def replaced(version: KeyVersion, by: KeyVersion, reason: str = "") -> Decision:
     """Returns the decision about a current value that another version replaces or deletes."""
     is_deleted = by.is_tombstone
     rule = pb.COMPACTION_RULE_DELETED if is_deleted else pb.COMPACTION_RULE_OBSCURED
@@ -117,10 +117,10 @@ def replaced(version: LocatedVersion, by: LocatedVersion, reason: str = "") -> D
 class ByRules:
     """The evaluator of `publishing-order`, and the base of those of other strategies."""
 
-    def __init__(self, rules: PublishingOrder[LocatedVersion]) -> None:
+    def __init__(self, rules: PublishingOrder[KeyVersion]) -> None:
         self._rules = rules
 
-    def process(self, version: LocatedVersion) -> Iterator[Decision]:
+    def process(self, version: KeyVersion) -> Iterator[Decision]:
         for removed in self._rules.process(version).removed:
             yield self._on_removal(removed, version)
         if version.is_tombstone:
@@ -130,10 +130,10 @@ class ByRules:
         for survivor in self._rules.kept:
             yield self._on_survival(survivor)
 
-    def _on_removal(self, version: LocatedVersion, by: LocatedVersion) -> Decision:
+    def _on_removal(self, version: KeyVersion, by: KeyVersion) -> Decision:
         return replaced(version, by)
 
-    def _on_survival(self, version: LocatedVersion) -> Decision:
+    def _on_survival(self, version: KeyVersion) -> Decision:
         stays = "stays until a newer value or a tombstone of its key is compacted"
         return Decision(version, True, pb.COMPACTION_RULE_NEWEST, "newest", stays=stays)
 
@@ -145,12 +145,12 @@ class LastN(ByRules):
         super().__init__(KeepN(n))
         self._n = n
 
-    def process(self, version: LocatedVersion) -> Iterator[Decision]:
+    def process(self, version: KeyVersion) -> Iterator[Decision]:
         yield from super().process(version)
         if len(self._rules.kept) > HELD_MAX:
             self._rules.kept.popleft()
 
-    def _on_removal(self, version: LocatedVersion, by: LocatedVersion) -> Decision:
+    def _on_removal(self, version: KeyVersion, by: KeyVersion) -> Decision:
         if by.is_tombstone:
             return replaced(version, by)
         why = f"not the last: {by.name} is newer"
@@ -175,8 +175,8 @@ class ByEventTime(ByRules):
     >>> from ledgerfold.storage.key_scan import KeyVersion
     >>> evaluator = ByEventTime(EventTime())
     >>> for entry_id, (event_ms, value_bytes) in enumerate([(5, 1), (3, 1), (4, 0)]):
-    ...     key_version = KeyVersion(Position(1, entry_id), -1, 9, event_ms, value_bytes, False)
-    ...     for decision in evaluator.process(LocatedVersion(key_version)):
+    ...     version = KeyVersion(Position(1, entry_id), -1, 9, event_ms, value_bytes, False)
+    ...     for decision in evaluator.process(version):
     ...         print(decision.version.name, decision.why)
     1:1 older by event time than the current 1:0
     1:2 a tombstone older by event time than the current 1:0: ignored
@@ -184,13 +184,13 @@ class ByEventTime(ByRules):
     [('1:0', 'latest by event time')]
     """
 
-    def __init__(self, rules: EventTime[LocatedVersion]) -> None:
+    def __init__(self, rules: EventTime[KeyVersion]) -> None:
         super().__init__(rules)
         # The last tombstone that was accepted.
-        self._tombstone: LocatedVersion | None = None
+        self._tombstone: KeyVersion | None = None
         self._why = ""
 
-    def process(self, version: LocatedVersion) -> Iterator[Decision]:
+    def process(self, version: KeyVersion) -> Iterator[Decision]:
         current = self._rules.kept[0] if self._rules.kept else None
         if current is not None and not takes_over(version, current):
             why = _ignored(version, current)
@@ -202,12 +202,12 @@ class ByEventTime(ByRules):
         else:
             self._why, self._tombstone = _accepted(version, self._tombstone), None
 
-    def _on_removal(self, version: LocatedVersion, by: LocatedVersion) -> Decision:
+    def _on_removal(self, version: KeyVersion, by: KeyVersion) -> Decision:
         if _is_later(by, version):
             return replaced(version, by, f", whose event time {_time(by)} is later")
         return replaced(version, by, ", published later with the same event time")
 
-    def _on_survival(self, version: LocatedVersion) -> Decision:
+    def _on_survival(self, version: KeyVersion) -> Decision:
         stays = "stays until a message of its key that is not older by event time is compacted"
         return Decision(version, True, pb.COMPACTION_RULE_LATEST_EVENT, self._why, stays=stays)
 
@@ -218,11 +218,11 @@ class ByWindow(ByEventTime):
     """
 
     def __init__(self, lag_ms: int, time_ms: int) -> None:
-        self._window = EventTimeWindow[LocatedVersion](time_ms - lag_ms)
+        self._window = EventTimeWindow[KeyVersion](time_ms - lag_ms)
         super().__init__(self._window)
         self._lag = _duration(lag_ms)
 
-    def process(self, version: LocatedVersion) -> Iterator[Decision]:
+    def process(self, version: KeyVersion) -> Iterator[Decision]:
         if self._window.is_young(version):
             why, stays = (
                 f"younger than the lag of {self._lag}",
@@ -244,7 +244,7 @@ class Own:
     def __init__(self, name: str) -> None:
         self._why = f"the code of {name!r} decides"
 
-    def process(self, version: LocatedVersion) -> Iterable[Decision]:
+    def process(self, version: KeyVersion) -> Iterable[Decision]:
         keeps = version.in_compacted
         return [Decision(version, keeps, pb.COMPACTION_RULE_OWN_CODE, self._why)]
 
@@ -252,7 +252,7 @@ class Own:
         return ()
 
 
-def _accepted(version: LocatedVersion, tombstone: LocatedVersion | None) -> str:
+def _accepted(version: KeyVersion, tombstone: KeyVersion | None) -> str:
     if tombstone is None or not _is_later(tombstone, version):
         return "latest by event time"
     return (
@@ -261,11 +261,11 @@ def _accepted(version: LocatedVersion, tombstone: LocatedVersion | None) -> str:
     )
 
 
-def _is_later(version: LocatedVersion, other: LocatedVersion) -> bool:
+def _is_later(version: KeyVersion, other: KeyVersion) -> bool:
     return version.event_time_ms > other.event_time_ms
 
 
-def _ignored(version: LocatedVersion, current: LocatedVersion) -> str:
+def _ignored(version: KeyVersion, current: KeyVersion) -> str:
     kind = "a tombstone " if version.is_tombstone else ""
     end = ": ignored" if version.is_tombstone else ""
     if _is_later(current, version):
@@ -273,7 +273,7 @@ def _ignored(version: LocatedVersion, current: LocatedVersion) -> str:
     return f"{kind}in a batch, with the same event time as the current {current.name}{end}"
 
 
-def _time(version: LocatedVersion) -> str:
+def _time(version: KeyVersion) -> str:
     time_ms = version.event_time_ms
     return iso_time(time_ms) if 0 <= time_ms <= LAST_MS else f"{time_ms} ms"
 

@@ -11,7 +11,7 @@ the current message and the next one with their values.
     ...     return StoredMessage(-1, 1, b"k", False, value, False, {}, 0, 0, None)
     >>> evaluator = Strategic(RunParameters("numeric", {}, 0, read))
     >>> for entry_id in range(2):
-    ...     found = LocatedVersion(KeyVersion(Position(1, entry_id), -1, 5, 0, 1, False))
+    ...     found = KeyVersion(Position(1, entry_id), -1, 5, 0, 1, False)
     ...     for decision in evaluator.process(found):
     ...         print(decision.version.name, decision.why)
     1:1 numeric keeps 1:0: 2 is not larger than 7
@@ -29,7 +29,7 @@ from ledgerfold.broker.explain.strategies.evaluator import (
     dropped,
     replaced,
 )
-from ledgerfold.broker.explain.versions import LocatedVersion
+from ledgerfold.storage.key_scan import KeyVersion
 from ledgerfold.strategies.ready_made import READY_MADE
 from ledgerfold.strategies.strategic import StrategicMessage
 from ledgerfold.strategies.words import words_of
@@ -51,9 +51,9 @@ class Strategic:
     def __init__(self, requested: RunParameters) -> None:
         self._name, self._read = requested.name, requested.read
         self._strategy = READY_MADE[requested.name](**requested.settings)
-        self._current: tuple[LocatedVersion, StrategicMessage] | None = None
+        self._current: tuple[KeyVersion, StrategicMessage] | None = None
 
-    def process(self, version: LocatedVersion) -> Iterator[Decision]:
+    def process(self, version: KeyVersion) -> Iterator[Decision]:
         current = self._message(version)
         standing, previous = self._current or (None, None)
         if self._strategy.should_keep_left(previous, current):
@@ -75,14 +75,14 @@ class Strategic:
             yield Decision(self._current[0], True, pb.COMPACTION_RULE_CHOSEN, why, stays=stays)
 
     def _skipped(
-        self, version: LocatedVersion, current: LocatedVersion | None, why: str | None
+        self, version: KeyVersion, current: KeyVersion | None, why: str | None
     ) -> Decision:
         verb = "skips it" if current is None else f"keeps {current.name}"
         reason = f"{self._name} {verb}: {why or 'should_keep_left returned True'}"
         return dropped(version, pb.COMPACTION_RULE_SKIPPED, reason, current)
 
-    def _message(self, version: LocatedVersion) -> _Message:
-        message_id = (*version.position, version.key_version.batch_index)
+    def _message(self, version: KeyVersion) -> _Message:
+        message_id = (*version.position, version.batch_index)
         message = _Message(version.event_time_ms, version.publish_time_ms, message_id)
         if not self._strategy.reads:
             return message

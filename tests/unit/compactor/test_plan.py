@@ -55,7 +55,8 @@ def test_tasks_are_contiguous_runs_of_all_segments(sizes: list[int], cores: int)
 
 def test_a_small_plan_is_one_task() -> None:
     """Ten megabytes need no shuffle; a gigabyte is spread over the cores."""
-    assert cut(_plan(10 * MIB), 2).is_solo
+    tasks = cut(_plan(10 * MIB), 2)
+    assert len(tasks.scans) == tasks.buckets == len(tasks.copies) == 1
     large = cut(_plan(*[64 * MIB] * 16), 2)
     assert (len(large.scans) % 2, large.buckets % 2, len(large.copies)) == (0, 0, 8)
 

@@ -55,7 +55,7 @@ MADE: dict[str, Any] = {
 
 
 def _maker(name: str, made_of: type[Any]) -> Maker:
-    return Maker(1, lambda asked: MessageStrategy(name, 1, made_of, asked.settings))
+    return Maker(1, lambda settings, time_ms: MessageStrategy(name, 1, made_of, settings))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -291,4 +291,5 @@ def test_a_bucket_is_bounded_by_bytes_and_messages(
     log = _log(tmp_path, *([Message(b"a", b"x" * 500)] for _ in range(20)))
     assert cut(log.strategic_plan(100, "numeric"), 1).buckets == 7
     assert cut(log.strategic_plan(100, "keep-first"), 1).buckets == 5
-    assert cut(log.plan(100), 1).is_solo
+    tasks = cut(log.plan(100), 1)
+    assert len(tasks.scans) == tasks.buckets == len(tasks.copies) == 1

@@ -17,13 +17,14 @@ from ledgerfold.compactor.job import scan as run_scan_module
 from ledgerfold.compactor.job import scan_messages as scan_messages_module
 from ledgerfold.compactor.job.plan import TaskPlan, cut, input_segments
 from ledgerfold.compactor.job.plan_check import check_input
+from ledgerfold.compactor.positions import sums_of
 from ledgerfold.compactor.strategies.event_time import EVENT_TIME
 from ledgerfold.compactor.strategies.publishing_order import PUBLISHING_ORDER
 from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, FragmentColumns, Strategy
 from ledgerfold.compactor.what_if import chunks as chunks_module
-from ledgerfold.compactor.what_if.chunks import Section, sums_of
+from ledgerfold.compactor.what_if.chunks import Section
 from ledgerfold.compactor.what_if.forecasts import differences
 from ledgerfold.compactor.what_if.job import Figures
 from ledgerfold.compactor.what_if.rows import StrategyCounts

@@ -16,9 +16,9 @@ from ledgerfold.broker.explain.rules import (
     explain,
     explain_trimmed,
 )
-from ledgerfold.broker.explain.run_line import RunLine, RunSpan
+from ledgerfold.broker.explain.run_line import RunLine
 from ledgerfold.broker.explain.text import KEEPS
-from ledgerfold.broker.explain.versions import LocatedVersion, found_in
+from ledgerfold.broker.explain.versions import found_in
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.key_scan import KeyVersion
 from ledgerfold.v1 import explain_pb2 as pb
@@ -40,12 +40,12 @@ def version(entry_id: int, value_bytes: int = 1, batch_index: int = -1) -> KeyVe
     return KeyVersion(Position(1, entry_id), batch_index, 1000, 0, value_bytes, False)
 
 
-def raw(entry_id: int, value_bytes: int = 1) -> LocatedVersion:
-    return LocatedVersion(version(entry_id, value_bytes), in_raw=True)
+def raw(entry_id: int, value_bytes: int = 1) -> KeyVersion:
+    return version(entry_id, value_bytes)._replace(in_raw=True)
 
 
-def both(entry_id: int, *, in_raw: bool = True) -> LocatedVersion:
-    return LocatedVersion(version(entry_id), in_raw=in_raw, in_compacted=True)
+def both(entry_id: int, *, in_raw: bool = True) -> KeyVersion:
+    return version(entry_id)._replace(in_raw=in_raw, in_compacted=True)
 
 
 @given(st.sets(st.tuples(*[st.integers(0, 5)] * 2)), st.sets(st.tuples(*[st.integers(0, 5)] * 2)))
@@ -58,11 +58,11 @@ def test_versions_of_both_ledgers_are_merged(
         return [version(entry_id, 1, index) for entry_id, index in sorted(ids)]
 
     found = list(found_in(versions(in_raw), versions(in_compacted), 3))
-    assert [(each.position.entry_id, each.key_version.batch_index) for each in found] == sorted(
+    assert [(each.position.entry_id, each.batch_index) for each in found] == sorted(
         in_raw | in_compacted
     )
     for each in found:
-        id_ = each.position.entry_id, each.key_version.batch_index
+        id_ = each.position.entry_id, each.batch_index
         assert (each.in_raw, each.in_compacted) == (id_ in in_raw, id_ in in_compacted)
         assert each.partition == 3
 
@@ -158,7 +158,7 @@ def test_retention_hides_before_it_drops() -> None:
     ],
 )
 def test_an_impossible_compacted_ledger_is_reported_as_damage(
-    history: list[LocatedVersion], what: str
+    history: list[KeyVersion], what: str
 ) -> None:
     """Damage is reported, not explained away."""
     found = explain(history, facts(20, TWO_RUNS)).versions[0]
@@ -175,16 +175,16 @@ def test_a_run_may_end_before_its_predecessors_horizon() -> None:
         ("a tombstone, dropped by run 1", "the next run drops it: a tombstone"),
         ("above the horizon 1:6", "the next run keeps it"),
     ]
-    assert again.null_keys_dropped_by(Position(1, 9)) == RunSpan(1, 2)
-    assert again.null_keys_dropped_by(Position(1, 5)) == RunSpan(1, 1)
+    assert again.null_keys_dropped_by(Position(1, 9)) == pb.RunSpan(first=1, last=2)
+    assert again.null_keys_dropped_by(Position(1, 5)) == pb.RunSpan(first=1, last=1)
     assert again.messages_read is None
 
 
 def test_deleted_run_records_are_not_guessed() -> None:
     """The oldest run that is known answers for all before it; failed runs answer for nothing."""
     known = line(run(7, 10, previous=55), run(8, 20, previous=107))
-    assert known.first_over(Position(1, 5)) == RunSpan(1, 7)
-    assert known.first_over(Position(1, 15)) == RunSpan(8, 8)
+    assert known.first_over(Position(1, 5)) == pb.RunSpan(first=1, last=7)
+    assert known.first_over(Position(1, 15)) == pb.RunSpan(first=8, last=8)
     assert known.messages_read is None
     what = explain([raw(3, 0)], facts(20, known)).versions[0].what
     assert what == "a tombstone, dropped by run 7 or an earlier one"
@@ -192,7 +192,7 @@ def test_deleted_run_records_are_not_guessed() -> None:
         ledger_id=104, run_number=4, horizon=PositionRecord(ledger_id=1, entry_id=9)
     )
     forgotten = RunLine.of([RunRecord(number=5, state=RUN_STATE_ERROR, ledger_id=-1)], view)
-    assert forgotten.first_over(Position(1, 9)) == RunSpan(1, 4)
+    assert forgotten.first_over(Position(1, 9)) == pb.RunSpan(first=1, last=4)
 
 
 def test_a_run_without_a_recorded_policy_may_have_dropped_null_keys() -> None:
@@ -204,8 +204,8 @@ def test_a_run_without_a_recorded_policy_may_have_dropped_null_keys() -> None:
         run(4, 40, previous=103, retains=False),
         run(5, 50, previous=104, retains=False),
     )
-    assert runs.null_keys_dropped_by(Position(1, 5)) == RunSpan(2, 4)
-    assert runs.null_keys_dropped_by(Position(1, 45)) == RunSpan(5, 5)
+    assert runs.null_keys_dropped_by(Position(1, 5)) == pb.RunSpan(first=2, last=4)
+    assert runs.null_keys_dropped_by(Position(1, 45)) == pb.RunSpan(first=5, last=5)
     retaining = line(run(1, 10, retains=True))
     assert retaining.null_keys_dropped_by(Position(1, 5)) is None
 
@@ -213,7 +213,7 @@ def test_a_run_without_a_recorded_policy_may_have_dropped_null_keys() -> None:
 def test_a_run_from_scratch_makes_earlier_runs_irrelevant() -> None:
     """A run without a compacted ledger read all raw data again, whatever earlier runs dropped."""
     fresh = line(run(1, 10), run(2, 20, previous=-1))
-    assert fresh.first_over(Position(1, 5)) == RunSpan(2, 2)
+    assert fresh.first_over(Position(1, 5)) == pb.RunSpan(first=2, last=2)
 
 
 def test_the_newest_versions_are_listed_and_the_others_counted() -> None:

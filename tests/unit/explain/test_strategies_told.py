@@ -11,7 +11,6 @@ from ledgerfold.broker.explain.rules import Facts, explain
 from ledgerfold.broker.explain.run_line import RunLine
 from ledgerfold.broker.explain.strategies import rules_of
 from ledgerfold.broker.explain.strategies.evaluator import RunParameters
-from ledgerfold.broker.explain.versions import LocatedVersion
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.key_scan import KeyVersion
@@ -29,24 +28,24 @@ NOW_MS = 10_000_000
 HOUR_MS = 3_600_000
 
 
-def raw(entry_id: int, value_bytes: int = 1, event_ms: int = 0, index: int = -1) -> LocatedVersion:
+def raw(entry_id: int, value_bytes: int = 1, event_ms: int = 0, index: int = -1) -> KeyVersion:
     version = KeyVersion(Position(1, entry_id), index, NOW_MS, event_ms, value_bytes, False)
-    return LocatedVersion(version, in_raw=True)
+    return version._replace(in_raw=True)
 
 
-def both(entry_id: int, event_ms: int = 0) -> LocatedVersion:
+def both(entry_id: int, event_ms: int = 0) -> KeyVersion:
     return raw(entry_id, event_ms=event_ms)._replace(in_compacted=True)
 
 
 def told_by(
     name: str,
-    versions: list[LocatedVersion],
+    versions: list[KeyVersion],
     settings: Mapping[str, str] | None = None,
     values: Mapping[str, bytes] | None = None,
 ) -> list[str]:
     """Each version by its id: why it is dropped, or kept, in one run."""
 
-    def read(found: LocatedVersion) -> StoredMessage:
+    def read(found: KeyVersion) -> StoredMessage:
         value = (values or {}).get(found.name, b"")
         return StoredMessage(-1, 1, b"k", False, value, False, {"v": value.decode()}, 0, 0, None)
 

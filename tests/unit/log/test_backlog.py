@@ -9,7 +9,7 @@ from ledgerfold.broker.log.backlog import LedgerSums
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.storage.entry import EARLIEST, LATEST, Position
-from tests.support.memory_log import MemoryLog
+from tests.support.memory_log import MemoryLog, ledger_of
 
 
 def counted(ledgers: dict[int, int], after: Position, upto: Position) -> int:
@@ -27,7 +27,7 @@ def test_sums_agree_with_counting_one_by_one() -> None:
     for _ in range(200):
         ids = sorted(rng.sample(range(12), rng.randint(0, 5)))
         ledgers = {ledger_id: rng.randint(0, 4) for ledger_id in ids}
-        sums = LedgerSums([(each, entries, 10 * entries) for each, entries in ledgers.items()])
+        sums = LedgerSums(ledger_of(each, count, 10 * count) for each, count in ledgers.items())
         positions = [Position(rng.randint(-1, 13), rng.randint(-1, 6)) for _ in range(6)]
         for after in (*positions, EARLIEST):
             behind = counted(ledgers, after, LATEST)
@@ -49,7 +49,7 @@ class CountingLog(MemoryLog):
 
     def sums(self) -> LedgerSums:
         self.passes += 1
-        return LedgerSums([(each, 1_000, 1_000) for each in range(100)])
+        return LedgerSums(ledger_of(each, 1_000, 1_000) for each in range(100))
 
     def last(self) -> Position:
         return Position(99, 999)

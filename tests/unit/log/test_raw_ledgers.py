@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ledgerfold.broker.compaction.history import CompactionStats
-from ledgerfold.broker.log.backlog import sums_of
+from ledgerfold.broker.log.backlog import LedgerSums
 from ledgerfold.broker.log.ledger_record import last_entry
 from ledgerfold.broker.log.raw_ledgers import RawLedgers
 from ledgerfold.broker.policies.retention import Hold, Holds, kept_by, ledgers_to_trim
@@ -241,7 +241,7 @@ def check(
         assert ledgers.entries_between(after, upto) == expected
         assert ledgers.sums().entries_between(after, upto) == expected
         assert ledgers.sums().entries_in([(after, upto)]) == expected
-        behind = sums_of(records).estimated_bytes_after(after)
+        behind = LedgerSums(records).estimated_bytes_after(after)
         assert ledgers.estimated_bytes_after(after) == behind
         segments = [each for record in records for each in record.segments]
         assert ledgers.bytes_after(after) == sum(

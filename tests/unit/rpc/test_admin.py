@@ -17,7 +17,7 @@ from ledgerfold.broker.common.clock import ManualClock
 from ledgerfold.broker.common.names import TopicName
 from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.common.traffic import Peer
-from ledgerfold.broker.log.backlog import sums_of
+from ledgerfold.broker.log.backlog import LedgerSums
 from ledgerfold.broker.policies.profiles import PROFILES, in_force
 from ledgerfold.broker.rpc.admin import admin_calls
 from ledgerfold.broker.rpc.handlers import service_handlers
@@ -72,7 +72,7 @@ class StatsTopic(LabTopic):
         log: Any = self.log
         # Ledger 0 was closed with 4 entries of 100 bytes; ledger 1 holds `entries` of them.
         log.records = lambda: [ledger(0, 4), ledger(1, log.entries)]
-        log.sums = lambda: sums_of(log.records())
+        log.sums = lambda: LedgerSums(log.records())
         log.ids = [0, 1]
         log.is_terminated = False
         self.cursors: dict[str, CursorRecord] = {}

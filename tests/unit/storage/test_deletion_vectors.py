@@ -155,7 +155,7 @@ def test_a_served_entry_has_only_its_live_messages(flags: list[bool]) -> None:
     assert batch.rows == read.message_count == len(expected)
     assert last_batch_index(data, read) == expected[-1].batch_index
     keys = data[read.header_bytes : read.header_bytes + read.key_bytes]
-    assert NativeBatch.first_key(read, keys) == expected[0].key
+    assert NativeBatch.routing(read, keys).key == expected[0].key
 
 
 def test_a_served_entry_cannot_be_stored_and_damage_is_found() -> None:
