@@ -204,6 +204,9 @@ class _LargeResponse(web.Response):
 
 
 class _Handler(RequestHandler):
+    # Decided once: it holds for requests that are handled after the end of their connection.
+    is_served = False
+
     def handle_error(self, *args: Any, **named: Any) -> web.StreamResponse:
         """Answers what is not HTTP. Strangers do not learn the versions of Python and aiohttp."""
         response = super().handle_error(*args, **named)
@@ -225,7 +228,8 @@ class _Connections(web.Server):
 
     def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        if len(self._timers) - len(self._refused) < CONNECTIONS_MAX:
+        handler.is_served = len(self._timers) - len(self._refused) < CONNECTIONS_MAX
+        if handler.is_served:
             self._arm(handler, transport, self._connection_s)
         elif len(self._refused) < REFUSED_MAX:
             self._refused.add(handler)
@@ -249,10 +253,12 @@ class _Connections(web.Server):
 
     async def _armed(self, request: web.BaseRequest) -> web.StreamResponse:
         """Handles a request. Its connection gets its full time again."""
-        if request.protocol in self._refused:
+        handler = request.protocol
+        assert isinstance(handler, _Handler)
+        if not handler.is_served:
             return _last_response(_BUSY)
-        if request.protocol in self._timers and isinstance(request.transport, asyncio.Transport):
-            self._arm(request.protocol, request.transport, self._connection_s)
+        if handler in self._timers and isinstance(request.transport, asyncio.Transport):
+            self._arm(handler, request.transport, self._connection_s)
         response: web.StreamResponse = await self._handler(request)
         return response
 

@@ -202,10 +202,15 @@ def end_connection(connection: socket.socket) -> None:
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
-    def do_GET(self) -> None:
-        if self.server.is_refused(self.connection):
+    def parse_request(self) -> bool:
+        """Parses a request; if its connection is one too many, answers it."""
+        is_good = super().parse_request()
+        if is_good and self.server.is_refused(self.connection):
             self.send_error(503, "Too many connections", f"{CONNECTIONS_MAX} are served at a time")
-            return
+            return False
+        return is_good
+
+    def do_GET(self) -> None:
         hosts, host = self.server.hosts, self.headers.get("Host")
         if hosts is not None and host is not None and not hosts.permit(host):
             self.send_error(421, "Misdirected Request", hosts.refusal(host))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ledgerfold.broker.http.listener import CONNECTION_S
 from ledgerfold.broker.http.server import AdminServer
+from ledgerfold.broker.security.certificates import Certificates
 from ledgerfold.broker.security.guard import Guard
 from ledgerfold.broker.security.hosts import Hosts
 from tests.model.broker_lab import BrokerLab
@@ -38,11 +39,14 @@ class HttpLab(LoopLab):
         pulsar_url: str | None = "pulsar://b:6650",
         connection_s: float = CONNECTION_S,
         hosts: Hosts | None = None,
+        certificates: Certificates | None = None,
     ) -> None:
         lab = BrokerLab()
 
         async def serve() -> tuple[AdminServer, str]:
-            server = AdminServer(lab.broker, pulsar_url, connection_s, hosts=hosts)
+            server = AdminServer(
+                lab.broker, pulsar_url, connection_s, hosts=hosts, certificates=certificates
+            )
             return server, await server.start("127.0.0.1:0")
 
         self._server, self.address = lab.run(serve())
@@ -50,6 +54,11 @@ class HttpLab(LoopLab):
 
     async def _stop(self) -> None:
         await self._server.stop()
+
+    def refused_connections(self) -> int:
+        runner = self._server._runner
+        assert runner is not None
+        return self.on_loop(lambda: len(cast(Any, runner.server)._refused))
 
     def serve_again(self, guard: Callable[[], Guard]) -> None:
         """Serves with a guard from now on, which is made in the broker's thread."""

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 
 from ledgerfold.broker.client.administration.channel import Calls
 from ledgerfold.broker.client.messages.message_id import MessageId
-from ledgerfold.broker.client.messages.start import start_at
 from ledgerfold.v1 import admin_pb2, data_pb2
 
 
@@ -36,9 +35,8 @@ class SubscriptionCalls(Calls):
 
         Raises SubscriptionExists.
         """
-        at = start_at(MessageId.latest if start is None else start, inclusive=False)
         request = admin_pb2.CreateSubscriptionRequest(
-            topic=topic, subscription=subscription, start=at, properties=properties
+            topic=topic, subscription=subscription, start=_start(start), properties=properties
         )
         self._call(request)
 
@@ -87,7 +85,7 @@ class SubscriptionCalls(Calls):
             topic=topic, subscription=subscription, ago_ms=ago_ms
         )
         if start is not None:
-            request.start.CopyFrom(start_at(start, inclusive=False))
+            request.start.CopyFrom(_start(start))
             request.start.inclusive = inclusive and request.start.HasField("message_id")
         self._call(request)
 
@@ -124,3 +122,11 @@ class SubscriptionCalls(Calls):
             topic=topic, subscription=subscription, properties=properties
         )
         self._call(request)
+
+
+def _start(start: MessageId | None) -> data_pb2.StartPosition:
+    if start is None or start == MessageId.latest:
+        return data_pb2.StartPosition(latest=True)
+    if start == MessageId.earliest:
+        return data_pb2.StartPosition(earliest=True)
+    return data_pb2.StartPosition(message_id=start.to_record())

@@ -5,20 +5,26 @@ from __future__ import annotations
 import contextlib
 import gc
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from ledgerfold.broker.http import listener, server
 from ledgerfold.broker.http.listener import BODY_BYTES_MAX, CONNECTIONS_MAX
+from ledgerfold.broker.security.certificates import Certificates
 from ledgerfold.broker.security.hosts import Hosts
 from tests.support.http_lab import HttpLab
+from tests.support.security_lab import Authority
 from tests.support.waiting import WAIT_S, wait_until
 
 T = "/persistent/public/default/t"
 TENANT = "/tenants/acme"
 NEW = "/namespaces/public/new"
+# Creates a namespace.
+LATE = b"PUT /admin/v2/namespaces/public/late HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
 
 
 def connect(lab: HttpLab) -> socket.socket:
@@ -224,6 +230,58 @@ def test_refused_connections_are_bounded_in_time(
     monkeypatch.setattr(listener, "REFUSED_S", 0.05)
     with crowded(lab), connect(lab) as silent:
         assert is_closed(silent)
+
+
+def test_a_refused_request_is_not_handled_after_its_time(
+    lab: HttpLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It arrives while the broker stalls until the connection's time is over. It was carried out.
+
+    No test had sent a request between the end of the time and its discovery.
+    """
+    monkeypatch.setattr(listener, "REFUSED_S", 0.2)
+    with crowded(lab), connect(lab) as refused:
+        wait_until(lambda: lab.refused_connections() == 1, "the refused connection")
+
+        def stall() -> None:
+            refused.sendall(LATE)
+            threading.Event().wait(0.3)
+
+        lab.on_loop(stall)
+        assert is_closed(refused)
+    assert lab.get("/namespaces/public") == ["public/default"]
+
+
+def test_a_request_that_ends_a_handshake_above_the_limits_is_not_handled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It arrives with the last message of the handshake, before the connection is ended."""
+    monkeypatch.setattr(listener, "REFUSED_MAX", 0)
+    authority = Authority(tmp_path)
+    pair = authority.sign("localhost")
+    trusting = ssl.create_default_context(cafile=str(authority.file))
+    lab = HttpLab(certificates=Certificates(pair.certificate, pair.key))
+    with contextlib.ExitStack() as held:
+        for _ in range(CONNECTIONS_MAX):
+            plain = held.enter_context(connect(lab))
+            held.enter_context(trusting.wrap_socket(plain, server_hostname="localhost"))
+        refused = held.enter_context(connect(lab))
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = trusting.wrap_bio(incoming, outgoing, server_hostname="localhost")
+        with pytest.raises(ssl.SSLWantReadError):
+            tls.do_handshake()
+        while True:
+            refused.sendall(outgoing.read())
+            incoming.write(refused.recv(65_536))
+            with contextlib.suppress(ssl.SSLWantReadError):
+                tls.do_handshake()
+                break
+        tls.write(LATE)
+        refused.sendall(outgoing.read())
+        while not is_closed(refused):
+            continue
+    assert lab.on_loop(lambda: lab.broker.metadata.namespace("public/late")) is None
+    lab.close()
 
 
 def test_a_silent_connection_is_closed() -> None:

@@ -112,6 +112,11 @@ def test_connections_are_limited_in_number_and_time(
     wait_until(lambda: threads() == CONNECTIONS_MAX, "all connections")
     for _ in range(5):
         assert "503: Too many connections" in served.scrape()
+    for method in ("HEAD", "POST"):
+        connection = http.client.HTTPConnection(*served.address, timeout=WAIT_S)
+        connection.request(method, "/metrics")
+        assert connection.getresponse().status == 503
+        connection.close()
     wait_until(lambda: threads() == CONNECTIONS_MAX, "the end of all refusals")
     refused = [served.connect() for _ in range(REFUSED_MAX)]
     wait_until(lambda: threads() == CONNECTIONS_MAX + REFUSED_MAX, "all refusals")
