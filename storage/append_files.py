@@ -31,7 +31,8 @@ from pathlib import Path
 
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import DiskFailure
-from ledgerfold.storage.files import AppendFile, Files
+from ledgerfold.storage.files import Files
+from ledgerfold.storage.open_files import AppendFile
 
 
 class AppendFiles:

@@ -1,10 +1,9 @@
-"""The file system interface: the one module that opens, writes, syncs, renames and deletes files.
+"""The file system interface: the one module that opens, renames and deletes files.
 
 Rules:
 
 1. A new file is durable once it and its folder are synced; a rename, once the folder is.
-2. A failed write or sync may have lost earlier writes: the file rejects every later operation
-   (DiskFailure). Nothing is retried.
+2. A file whose write or sync has failed is not used again (storage/open_files.py).
 3. Tests replace REAL with a double that loses unsynced writes.
 """
 
@@ -14,61 +13,22 @@ import errno
 import mmap
 import os
 import shutil
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.storage.names import ASIDE_SUFFIX
+from ledgerfold.storage.open_files import AppendFile, ReadFile, RealAppendFile, RealReadFile
 
 # Another thread may still create files in a folder while it is being removed.
 _REMOVAL_TRIES = 3
-# Linux takes at most 1024 buffers in one writev.
-_BUFFERS_MAX = 1024
 # A file system that has no links, or no more of this file.
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 # The bytes read and written at once.
 _REWRITE_BYTES = 1024 * 1024
-# Linux only; elsewhere no read is known to be served from memory.
-_CACHED_ONLY = getattr(os, "RWF_NOWAIT", -1)
-
-
-class AppendFile(Protocol):
-    """An append-only file."""
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def size_bytes(self) -> int: ...
-
-    def write(self, buffers: Sequence[Buffer]) -> None:
-        """Writes all buffers. Raises DiskFailure, and then on every later call."""
-        ...
-
-    def sync(self) -> None:
-        """Calls fdatasync. Raises DiskFailure, and then on every later call."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class ReadFile(Protocol):
-    @property
-    def size_bytes(self) -> int: ...
-
-    def pread(self, size: int, offset: int) -> bytes:
-        """Reads `size` bytes; fewer only at the end of the file. Raises DiskFailure."""
-        ...
-
-    def pread_cached(self, buffer: memoryview, offset: int) -> bool:
-        """Fills `buffer` if the page cache holds all of it; never reads from the disk."""
-        ...
-
-    def close(self) -> None: ...
 
 
 @contextmanager
@@ -81,106 +41,9 @@ def _disk(path: str, operation: str) -> Iterator[None]:
         raise DiskFailure(path, operation, error) from error
 
 
-class _Descriptor:
-    """A file descriptor that is closed once. -1: none is open."""
-
-    _descriptor = -1
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def __del__(self) -> None:
-        self.close()
-
-
-class RealAppendFile(_Descriptor):
-    """An AppendFile on a file descriptor."""
-
-    def __init__(
-        self, path: Path, flags: int, on_sync: Callable[[float], object] | None = None
-    ) -> None:
-        self.path, self._on_sync = str(path), on_sync
-        self._failure: DiskFailure | None = None
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, 0o644)
-        # A file that was created just now is empty.
-        is_new = bool(flags & os.O_EXCL)
-        self.size_bytes = 0 if is_new else os.fstat(self._descriptor).st_size
-
-    def write(self, buffers: Sequence[Buffer]) -> None:
-        self._check()
-        try:
-            for start in range(0, len(buffers), _BUFFERS_MAX):
-                self._write_some(list(buffers[start : start + _BUFFERS_MAX]))
-        except OSError as error:
-            raise self._failed("A write", error) from error
-
-    def _write_some(self, buffers: list[Buffer]) -> None:
-        size_bytes = sum(map(len, buffers))
-        written = os.writev(self._descriptor, buffers)
-        self.size_bytes += written
-        while written < size_bytes:
-            # A short write, as on a nearly full disk: writing the rest fails with the reason.
-            rest = b"".join(buffers)[written:]
-            count = os.write(self._descriptor, rest)
-            self.size_bytes += count
-            written += count
-
-    def sync(self) -> None:
-        self._check()
-        try:
-            began = time.perf_counter()
-            os.fdatasync(self._descriptor)
-        except OSError as error:
-            raise self._failed("A sync", error) from error
-        if self._on_sync is not None:
-            self._on_sync(time.perf_counter() - began)
-
-    def _check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
-    def _failed(self, operation: str, error: OSError) -> DiskFailure:
-        self._failure = DiskFailure(self.path, operation, error)
-        return self._failure
-
-
 def _raise_unless_gone(function: object, path: str, info: tuple[Any, BaseException, Any]) -> None:
     if not isinstance(info[1], FileNotFoundError):
         raise info[1]
-
-
-class RealReadFile(_Descriptor):
-    """A ReadFile on a file descriptor; threads may share it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = str(path)
-        self._descriptor = os.open(path, os.O_RDONLY)
-
-    @property
-    def size_bytes(self) -> int:
-        return os.fstat(self._descriptor).st_size
-
-    def pread(self, size: int, offset: int) -> bytes:
-        try:
-            data = os.pread(self._descriptor, size, offset)
-            while 0 < len(data) < size:
-                more = os.pread(self._descriptor, size - len(data), offset + len(data))
-                if not more:
-                    break
-                data += more
-        except OSError as error:
-            raise DiskFailure(self._path, "A read", error) from error
-        return data
-
-    def pread_cached(self, buffer: memoryview, offset: int) -> bool:
-        try:
-            return os.preadv(self._descriptor, [buffer], offset, _CACHED_ONLY) == len(buffer)
-        except OSError:
-            # The usual EAGAIN, but also a file system without support for cached reads, or a real
-            # error: a blocking read distinguishes them.
-            return False
 
 
 class Files:

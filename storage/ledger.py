@@ -33,7 +33,7 @@ from ledgerfold.storage.errors import (
     MissingFile,
     StorageError,
 )
-from ledgerfold.storage.files import REAL, Files, ReadFile, make_durable_dir
+from ledgerfold.storage.files import REAL, Files, make_durable_dir
 from ledgerfold.storage.label import label_of, write_label
 from ledgerfold.storage.lru_cache import LruCache
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
@@ -42,6 +42,7 @@ from ledgerfold.storage.names import (
     ledgers_dir,
     reserve_path,
 )
+from ledgerfold.storage.open_files import ReadFile
 from ledgerfold.storage.reader import LedgerReader
 from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.removal import delete_ledgers, delete_left

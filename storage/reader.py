@@ -34,8 +34,8 @@ from ledgerfold.storage.entry import (
 )
 from ledgerfold.storage.entry_check import read_entry
 from ledgerfold.storage.errors import Corruption, IncompatibleFormat, MissingFile
-from ledgerfold.storage.files import ReadFile
 from ledgerfold.storage.key_scan import scan_keys
+from ledgerfold.storage.open_files import ReadFile
 from ledgerfold.storage.segment import (
     live_entries,
     live_messages,

@@ -44,7 +44,7 @@ from ledgerfold.storage.errors import (
     StorageError,
 )
 from ledgerfold.storage.file_window import Window
-from ledgerfold.storage.files import Files, ReadFile, size_if_any
+from ledgerfold.storage.files import Files, size_if_any
 from ledgerfold.storage.losses import find_losses
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import (
@@ -54,6 +54,7 @@ from ledgerfold.storage.names import (
     parse_ledger_dir,
     parse_segment_name,
 )
+from ledgerfold.storage.open_files import ReadFile
 from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.removal import delete_left, sweep, sweep_folder
 from ledgerfold.storage.reserve import RESERVE_BYTES

@@ -24,7 +24,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ledgerfold.storage.errors import DiskFailure
-from ledgerfold.storage.files import AppendFile, Files
+from ledgerfold.storage.files import Files
+from ledgerfold.storage.open_files import AppendFile
 
 RESERVE_BYTES = 8 * 1024 * 1024
 _WRITTEN_AT_ONCE = 64 * 1024

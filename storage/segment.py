@@ -29,12 +29,13 @@ from ledgerfold.storage.entry import (
     read_header,
 )
 from ledgerfold.storage.errors import Corruption, EntryTooLarge, MissingFile
-from ledgerfold.storage.files import REAL, AppendFile, Files, size_if_any
+from ledgerfold.storage.files import REAL, Files, size_if_any
 from ledgerfold.storage.names import (
     deletion_vector_path,
     key_index_path,
     segment_path,
 )
+from ledgerfold.storage.open_files import AppendFile
 from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
 
 # Adding single entries costs as much as reading them: the record is a protobuf message.

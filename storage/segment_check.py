@@ -39,10 +39,11 @@ from ledgerfold.storage.entry import (
 )
 from ledgerfold.storage.errors import Corruption, DiskFailure, IncompatibleFormat, MissingFile
 from ledgerfold.storage.file_window import Window
-from ledgerfold.storage.files import Files, ReadFile
+from ledgerfold.storage.files import Files
 from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, read_batch_header
 from ledgerfold.storage.kafka.span import Span
 from ledgerfold.storage.names import deletion_vector_path
+from ledgerfold.storage.open_files import ReadFile
 from ledgerfold.storage.segment import SegmentTally, shifted
 from ledgerfold.storage.segment_findings import (
     Damage,

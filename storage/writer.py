@@ -35,11 +35,12 @@ from ledgerfold.storage.entry import (
     stamped_headers,
 )
 from ledgerfold.storage.errors import AlreadyClosed, DiskFailure
-from ledgerfold.storage.files import AppendFile, Files
+from ledgerfold.storage.files import Files
 from ledgerfold.storage.label import Label, label_of, write_first_label, write_label
 from ledgerfold.storage.limits import LEDGER_SEGMENTS_MAX
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import segment_path
+from ledgerfold.storage.open_files import AppendFile
 from ledgerfold.storage.segment import SegmentTally, size_of
 from ledgerfold.storage.settings import StoreSettings
 from ledgerfold.storage.shared_sync import SharedSync

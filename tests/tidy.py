@@ -79,6 +79,7 @@ BANS = (
         ("storage/", "broker/", "compactor/"),
         (
             "storage/files.py",
+            "storage/open_files.py",
             # An open file for as long as the process lives.
             "storage/lock.py",
             # Files of the user's.

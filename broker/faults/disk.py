@@ -18,9 +18,10 @@ from pathlib import Path
 from ledgerfold.broker.faults.faults import Faults
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import DiskFailure
-from ledgerfold.storage.files import AppendFile, Files, RealAppendFile
+from ledgerfold.storage.files import Files
 from ledgerfold.storage.key_value import KeyValueStore
 from ledgerfold.storage.names import RESERVE
+from ledgerfold.storage.open_files import AppendFile, RealAppendFile
 
 
 class FaultyAppendFile(RealAppendFile):

@@ -25,7 +25,7 @@ from ledgerfold.frames.query import Query
 from ledgerfold.storage.deletion_vector import VectorCache
 from ledgerfold.storage.entry import EARLIEST, LATEST, Buffer, Position
 from ledgerfold.storage.errors import MetadataLost, MissingFile, TopicNotFound
-from ledgerfold.storage.files import REAL, Files, ReadFile
+from ledgerfold.storage.files import REAL, Files
 from ledgerfold.storage.kafka.batch import read_batch_header
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.lock import ReadLock
@@ -38,6 +38,7 @@ from ledgerfold.storage.names import (
     metadata_dir,
     parse_ledger_dir,
 )
+from ledgerfold.storage.open_files import ReadFile
 from ledgerfold.storage.partition_names import partition_index, partition_name
 from ledgerfold.storage.reader import LedgerReader
 from ledgerfold.storage.recovery import recovered

@@ -39,12 +39,13 @@ from uuid import UUID
 
 from ledgerfold.storage.entry import crc32c
 from ledgerfold.storage.errors import InvalidRequest
-from ledgerfold.storage.files import REAL, AppendFile, write_file
+from ledgerfold.storage.files import REAL, write_file
 from ledgerfold.storage.kafka.batch import read_batch_header
 from ledgerfold.storage.kafka.folder import log_file_name
 from ledgerfold.storage.kafka.indexes import IndexGrowth
 from ledgerfold.storage.kafka.transaction_index import AbortedTransaction, aborted_bytes
 from ledgerfold.storage.lock import locked_folder
+from ledgerfold.storage.open_files import AppendFile
 
 EPOCH_FILE, METADATA_FILE = "leader-epoch-checkpoint", "partition.metadata"
 _BUFFER_BYTES = 1024 * 1024

@@ -12,7 +12,8 @@ import pytest
 
 from ledgerfold.storage.append_files import AppendFiles
 from ledgerfold.storage.errors import DiskFailure
-from ledgerfold.storage.files import REAL, AppendFile, Files
+from ledgerfold.storage.files import REAL, Files
+from ledgerfold.storage.open_files import AppendFile
 from tests.support.lossy_files import LossyFiles
 from tests.support.waiting import WAIT_S
 

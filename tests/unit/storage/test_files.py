@@ -12,6 +12,7 @@ import pytest
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.storage.files import REAL, Files
+from ledgerfold.storage.open_files import WRITE_BACK_BYTES
 from tests.simulation.files import SimFiles
 from tests.support.lossy_files import LossyFiles, front_half
 
@@ -109,6 +110,28 @@ def test_synced_data_reach_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     write(REAL, tmp_path / "f", b"one")
     REAL.sync_dir(tmp_path)
     assert synced == [tmp_path / "f", tmp_path]
+
+
+def test_many_new_bytes_reach_the_disk_before_a_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sync of a large file would delay all others. Each range is asked for once."""
+    asked = list[tuple[int, int]]()
+
+    def note(descriptor: int, start: int, size: int, advice: int) -> None:
+        assert advice == os.POSIX_FADV_DONTNEED
+        asked.append((start, size))
+
+    monkeypatch.setattr(os, "posix_fadvise", note)
+    file, third = REAL.create(tmp_path / "f"), bytes(WRITE_BACK_BYTES // 3 + 1)
+    for _ in range(6):
+        file.write([third])
+    file.write([third, third])
+    file.sync()
+    file.write([third])
+    file.close()
+    assert asked == [(0, 3 * len(third)), (3 * len(third), 3 * len(third))]
+    assert (tmp_path / "f").read_bytes() == bytes(9 * len(third))
 
 
 @pytest.mark.parametrize("call", ["writev", "fdatasync"])

@@ -10,7 +10,8 @@ import pytest
 
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import DiskFailure
-from ledgerfold.storage.files import AppendFile, Files, RealAppendFile
+from ledgerfold.storage.files import Files
+from ledgerfold.storage.open_files import AppendFile, RealAppendFile
 from ledgerfold.storage.reserve import RESERVE_BYTES, Reserve
 
 

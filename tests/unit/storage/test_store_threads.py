@@ -15,10 +15,11 @@ import pytest
 
 from ledgerfold.storage.entry import LATEST, Position
 from ledgerfold.storage.errors import DiskFailure, MissingFile
-from ledgerfold.storage.files import Files, ReadFile
+from ledgerfold.storage.files import Files
 from ledgerfold.storage.key_value import KeyValueStore, MemoryKeyValue
 from ledgerfold.storage.ledger import LedgerStore, StoreSettings
 from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.open_files import ReadFile
 from ledgerfold.storage.writer import LedgerWriter
 from tests.support.ledgers import append, deleted_but_open
 from tests.support.property_tests import examples
