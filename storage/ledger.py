@@ -37,11 +37,7 @@ from ledgerfold.storage.files import REAL, Files, make_durable_dir
 from ledgerfold.storage.label import label_of, write_label
 from ledgerfold.storage.lru_cache import LruCache
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
-from ledgerfold.storage.names import (
-    ASIDE_SUFFIX,
-    ledgers_dir,
-    reserve_path,
-)
+from ledgerfold.storage.names import ASIDE_SUFFIX, ledgers_dir, reserve_path
 from ledgerfold.storage.open_files import ReadFile
 from ledgerfold.storage.reader import LedgerReader
 from ledgerfold.storage.recovery_report import RecoveryReport
