@@ -272,14 +272,14 @@ class VectorCache:
 
         Raises BlockingIOError without `wait` if the vector is not in memory, else as load_vector().
         """
+        if not segment.HasField("dead"):
+            return None
 
         def load() -> DeletionVector:
             if not wait:
                 raise BlockingIOError
             return load_vector(self._ledgers_dir, segment, self._files)
 
-        if not segment.HasField("dead"):
-            return None
         return self._vectors.get((segment.path, segment.dead.checksum), load)
 
     def forget(self, prefix: str) -> None:

@@ -21,6 +21,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -104,10 +105,10 @@ class RealAppendFile(_Descriptor):
         try:
             for start in range(0, len(buffers), _BUFFERS_MAX):
                 self._write_some(list(buffers[start : start + _BUFFERS_MAX]))
-            if self.size_bytes - self._written_back >= WRITE_BACK_BYTES:
-                self._write_back()
         except OSError as error:
             raise self._failed("A write", error) from error
+        if self.size_bytes - self._written_back >= WRITE_BACK_BYTES:
+            self._write_back()
 
     def _write_some(self, buffers: list[Buffer]) -> None:
         size_bytes = sum(map(len, buffers))
@@ -126,15 +127,19 @@ class RealAppendFile(_Descriptor):
         A sync of a large file would delay all other syncs of the disk, such as those of publishes.
         """
         start, self._written_back = self._written_back, self.size_bytes
-        if _WRITE_BACK >= 0:
+        if _WRITE_BACK < 0:
+            return
+        # A hint, which not every file system takes. A sync reports the errors of these writes.
+        with suppress(OSError):
             os.posix_fadvise(self._descriptor, start, self.size_bytes - start, _WRITE_BACK)
 
     def sync(self) -> None:
         self._check()
         try:
-            began = time.perf_counter()
+            began, size_bytes = time.perf_counter(), self.size_bytes
             os.fdatasync(self._descriptor)
-            self._written_back = self.size_bytes
+            # Another thread may have written more meanwhile.
+            self._written_back = size_bytes
         except OSError as error:
             raise self._failed("A sync", error) from error
         if self._on_sync is not None:

@@ -61,7 +61,7 @@ class Words:
         except IndexError:
             found: _Words = self._tail.take(places - self._count, mode="clip")
             rows = np.flatnonzero(places < self._count)
-            found[rows] = self._words[places[rows]]
+            found[rows] = self._words[np.maximum(places[rows], 0)]
             return found
 
     def start(self, places: Integers, sizes: Integers) -> _Words:

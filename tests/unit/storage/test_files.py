@@ -134,6 +134,20 @@ def test_many_new_bytes_reach_the_disk_before_a_sync(
     assert (tmp_path / "f").read_bytes() == bytes(9 * len(third))
 
 
+def test_a_file_system_that_takes_no_hints_takes_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(os, "posix_fadvise", refuse)
+    file = REAL.create(tmp_path / "f")
+    file.write([bytes(WRITE_BACK_BYTES)])
+    file.write([b"x"])
+    file.sync()
+    file.close()
+
+
 @pytest.mark.parametrize("call", ["writev", "fdatasync"])
 def test_a_failed_file_stays_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
