@@ -30,7 +30,8 @@ from ledgerfold.storage.errors import DiskFailure
 
 # Linux takes at most 1024 buffers in one writev.
 _BUFFERS_MAX = 1024
-# Linux begins to write pages that are not needed any more. Elsewhere a sync writes all of them.
+# Linux begins to write pages that are said not to be needed any more. It keeps them in memory, but
+# drops those that it has written already. Elsewhere a sync writes all of them.
 _WRITE_BACK = getattr(os, "POSIX_FADV_DONTNEED", -1) if sys.platform == "linux" else -1
 WRITE_BACK_BYTES = 4 * 1024 * 1024
 # Linux only; elsewhere no read is known to be served from memory.

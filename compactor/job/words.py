@@ -59,6 +59,7 @@ class Words:
         try:
             return self._words[places]
         except IndexError:
+            # Some end beyond the buffer.
             found: _Words = self._tail.take(places - self._count, mode="clip")
             rows = np.flatnonzero(places < self._count)
             found[rows] = self._words[np.maximum(places[rows], 0)]
