@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
+from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow, to_arrow_short
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.strategies.strategy import FragmentColumns
 from ledgerfold.storage.error_codec import CLASSES
@@ -31,14 +31,20 @@ WRITE_LATENCY_BOUNDS_US = (500, 1_000, 5_000, 10_000, 20_000, 50_000, 100_000, 2
 
 
 class Fragments(NamedTuple):
-    """Fragments and their keys (compactor/strategies/registry.py), as one Arrow IPC stream."""
+    """Fragments and their keys (compactor/strategies/registry.py), as one Arrow IPC stream.
+
+    Columns have 64 bits, or 32 if they were passed so.
+    """
 
     blob: bytes
 
     @classmethod
     def of(cls, keys: pa.BinaryArray, fragments: FragmentColumns) -> Fragments:
         names = ["key", *map(str, range(len(fragments)))]
-        batch = pa.record_batch([keys, *map(to_arrow, fragments)], names=names)
+        columns = (
+            to_arrow_short(each) if each.dtype == np.int32 else to_arrow(each) for each in fragments
+        )
+        batch = pa.record_batch([keys, *columns], names=names)
         return cls(_as_stream(batch))
 
     @property

@@ -19,7 +19,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from ledgerfold.compactor.job.header_blocks import HEADER, record_type
+from ledgerfold.compactor.job.header_blocks import HEADER, checksums, parts_of, record_type
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.rebuild import RawEntry
 from ledgerfold.compactor.job.segment_map import map_file
@@ -146,7 +146,7 @@ class Batches:
         batches = cls(
             file, np.array(places, np.int64), both["entry"].copy(), both["batch"].copy(), first
         )
-        batches._check_headers(fronts)
+        batches._check_headers(both)
         fits = (
             (batches.headers["magic"] == MAGIC)
             & (batches.size_bytes == batches.entries["value_bytes"] + np.int64(BATCH_HEADER_BYTES))
@@ -154,24 +154,24 @@ class Batches:
             & (batches.record_count == batches.entries["message_count"])
         )
         if not fits.all():
-            batches.refuse(int(np.argmin(fits)), "its header does not fit its entry")
+            batches._refuse(int(np.argmin(fits)), "its header does not fit its entry")
         return batches
 
-    def _check_headers(self, fronts: list[bytes]) -> None:
-        crc, entries = google_crc32c.value, self.entries
+    def _check_headers(self, both: NDArray[Any]) -> None:
+        entries = self.entries
         good = (
-            (entries["header_crc"] == [crc(front[:_CHECKED_BYTES]) for front in fronts])
+            (entries["header_crc"] == checksums(parts_of(both, 0, _CHECKED_BYTES)))
             & (entries["version"] == FORMAT_VERSION)
             & (entries["codec"] == Codec.KAFKA)
             & (entries["key_bytes"] == BATCH_HEADER_BYTES)
-            & (entries["key_crc"] == [crc(front[HEADER_BYTES:]) for front in fronts])
+            & (entries["key_crc"] == checksums(parts_of(both, HEADER_BYTES, _FRONT.itemsize)))
         )
         if not good.all():
             bad = int(np.argmin(good))
             header, at = self._entry_header(bad), int(self._places[bad])
             with memoryview(self.file.bytes) as view:
                 verify_sections(view, header, at, self.file.source.path, keys_only=True)
-            self.refuse(bad, f"an entry of codec {header.codec}")
+            self._refuse(bad, f"an entry of codec {header.codec}")
 
     def check_order(self, last: tuple[int, int]) -> tuple[int, int]:
         """Raises Corruption unless positions rise, from `last` on. Returns the last position."""
@@ -185,7 +185,7 @@ class Batches:
         if not rises.all():
             bad = int(np.argmin(rises))
             before, after = ((int(ledgers[at]), int(entries[at])) for at in (bad, bad + 1))
-            self.refuse(bad, f"position {after} after {before}")
+            self._refuse(bad, f"position {after} after {before}")
         return int(ledgers[-1]), int(entries[-1])
 
     def split(self) -> Iterator[Batches]:
@@ -222,8 +222,8 @@ class Batches:
         starts = self._places[indexes] + (HEADER_BYTES + BATCH_HEADER_BYTES)
         return starts, starts + self.entries["value_bytes"][indexes]
 
-    def sections(self, indexes: Integers) -> tuple[Integers, Integers]:
-        """Returns section_bounds(), after verifying the records. Raises Corruption."""
+    def verify(self, indexes: Integers) -> None:
+        """Verifies the records of these batches. Raises Corruption."""
         starts, ends = self.section_bounds(indexes)
         view, crc = self.file.view, google_crc32c.value
         bounds = zip(starts.tolist(), ends.tolist(), strict=True)
@@ -237,17 +237,22 @@ class Batches:
                 f"value section CRC32C {expected[bad]:08x}",
                 f"{found[bad]:08x}",
             )
-        return starts, ends
 
     def raw(self, index: int) -> RawEntry:
         """Returns an entry as stored, verified."""
         at = int(self._places[index])
         header = self.file.bytes[at : at + HEADER_BYTES]
-        (start,), (end,) = (each.tolist() for each in self.sections(np.array([index])))
+        which = np.array([index])
+        self.verify(which)
+        (start,), (end,) = (each.tolist() for each in self.section_bounds(which))
         return RawEntry(header, self._key_section(index), self.file.bytes[start:end])
 
     def refuse(self, index: int, why: str) -> NoReturn:
-        """Raises Corruption."""
+        """Raises Corruption: for damage if the records are damaged, otherwise with this reason."""
+        self.verify(np.array([index]))
+        self._refuse(index, why)
+
+    def _refuse(self, index: int, why: str) -> NoReturn:
         self.file.refuse(int(self._places[index]), why)
 
     @property

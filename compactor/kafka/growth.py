@@ -42,6 +42,9 @@ def grow(
         growth.first_batch_timestamp_ms = int(max_timestamp_ms[0])
     interval, since = growth.index_interval_bytes, -growth.unindexed_bytes
     at = int(np.searchsorted(before, since + interval, "right"))
+    # The batch of the entry after one at each batch. Items of these views are Python integers.
+    following = np.searchsorted(before, before + interval, "right").data
+    starts, times = before.data, latest.data
     while at < len(before):
         if must_fit and growth.is_index_full:
             raise IndexFull(
@@ -49,11 +52,10 @@ def grow(
                 f"{growth.index_bytes_max} bytes."
             )
         growth.offset_entries += 1
-        if latest[at] > growth.last_time_entry_ms:
+        if times[at] > growth.last_time_entry_ms:
             growth.time_entries += 1
-            growth.last_time_entry_ms = int(latest[at])
-        since = int(before[at])
-        at = int(np.searchsorted(before, since + interval, "right"))
+            growth.last_time_entry_ms = times[at]
+        since, at = starts[at], following[at]
     growth.unindexed_bytes = int(behind[-1]) - since
     if latest[-1] > growth.max_timestamp_ms:
         growth.max_timestamp_ms = int(latest[-1])

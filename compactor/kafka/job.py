@@ -5,7 +5,8 @@
 
 Between the jobs the driver decides from small results: the number of keys and the transactions. The
 surviving records remain in the engine after the first job. If there are more keys than the map
-takes, the driver finds the record at which it is full, and the map is rebuilt up to there.
+takes, it is built once more, with the first offset of each key: from these the driver finds the
+record at which the map is full. Then the map is rebuilt up to there.
 
 Tasks share the I/O limit of the cleaning. The driver's own reads are not limited: headers, and the
 records at which a full map stops.
@@ -107,6 +108,10 @@ class CleaningJob:
         """Builds the map; its records are available until the block ends."""
         first, bound = self._plan.first_dirty_offset, self._plan.upper_bound
         with self._mapped(Range(first, bound - 1, bound)) as offset_map:
+            if sum(each.keys for each in offset_map.of(Distinct)) < self._plan.keys_max:
+                yield offset_map
+                return
+        with self._mapped(Range(first, bound - 1, bound), self._plan.keys_max) as offset_map:
             stop = self._stop(offset_map)
             if stop is None:
                 yield offset_map
@@ -115,14 +120,14 @@ class CleaningJob:
             yield offset_map
 
     @contextmanager
-    def _mapped(self, mapped: Range) -> Iterator[_Map]:
+    def _mapped(self, mapped: Range, firsts_max: int = 0) -> Iterator[_Map]:
         tasks, progress = self._tasks, self._progress
-        firsts_max = tasks.keys_max if tasks.may_fill else 0
         scans = max(len(tasks.scans), 1)
         rate = self._bytes_per_second(scans)
-        rows: Rows = self._engine.context.parallelize(tasks.scans, scans).mapPartitions(
-            ScanTask(tasks.lines, mapped, tasks.buckets, progress, self._skipped, rate)
+        scan = ScanTask(
+            tasks.lines, mapped, tasks.buckets, progress, self._skipped, rate, firsts_max > 0
         )
+        rows: Rows = self._engine.context.parallelize(tasks.scans, scans).mapPartitions(scan)
         if not tasks.is_solo:
             rows = rows.partitionBy(tasks.buckets, index)
         shown_max = MAP_SHOWN_MAX if self._plan.dry_run else 0
@@ -135,9 +140,7 @@ class CleaningJob:
             rows.unpersist()
 
     def _stop(self, offset_map: _Map) -> Stop | None:
-        """Returns where the map is full; None if it is not."""
-        if sum(each.keys for each in offset_map.of(Distinct)) < self._plan.keys_max:
-            return None
+        """Returns where the map is full, by its first offsets; None if no key is left then."""
         firsts = (content for _, content in offset_map.rows.filter(_is_first).toLocalIterator())
         at = full_at(firsts, self._plan.keys_max)
         assert at is not None

@@ -24,7 +24,7 @@ from ledgerfold.v1.records_pb2 import SegmentRecord
 # costs Spark's JVM some 30 ms of a core.
 TASK_BYTES = 640 * 1024 * 1024
 # A merge task holds at most about this, if keys were as large as the log.
-BUCKET_BYTES = 512 * 1024 * 1024
+BUCKET_BYTES = 640 * 1024 * 1024
 # Smaller logs take one task, without a shuffle.
 SOLO_BYTES = 16 * 1024 * 1024
 
@@ -48,9 +48,6 @@ class CleaningTasks:
     scans: tuple[tuple[InputSegment, ...], ...]
     buckets: int
     lines: tuple[AbortedTransaction, ...]
-    # Whether there may be more keys than the map takes.
-    may_fill: bool
-    keys_max: int
 
     @property
     def is_solo(self) -> bool:
@@ -75,8 +72,6 @@ def plan_tasks(plan: CleanPlan, cores: int) -> CleaningTasks:
         scans=contiguous(files, tasks, size_bytes_of),
         buckets=buckets,
         lines=lines_of(plan.aborted, start),
-        may_fill=sum(file.record.messages for file in files) >= plan.keys_max,
-        keys_max=plan.keys_max,
     )
 
 

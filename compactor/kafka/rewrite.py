@@ -36,7 +36,7 @@ from ledgerfold.storage.kafka.compression import compress
 
 def rebuilt(
     batches: Batches, records: Records, selection: Kept, changed: Integers, horizon_ms: int
-) -> tuple[NDArray[Any], list[Bytes]]:
+) -> tuple[NDArray[Any], list[bytes]]:
     """Rebuilds these of the batches with their remaining records, of which each has some.
 
     A batch gets `horizon_ms` if it has no horizon and keeps a tombstone; NO_TIMESTAMP sets none.
@@ -74,14 +74,13 @@ def rebuilt(
     section_ends = [0, *ends[np.cumsum(counts) - 1].tolist()]
     sections = [blob[start:end] for start, end in pairwise(section_ends)]
     for number in np.flatnonzero(attributes & COMPRESSION).tolist():
-        compressed = compress(int(attributes[number]) & COMPRESSION, sections[number].tobytes())
-        sections[number] = np.frombuffer(compressed, np.uint8)
+        sections[number] = compress(int(attributes[number]) & COMPRESSION, sections[number])
     return headers, sections
 
 
 def _sections(
     blob: Bytes, rests_at: Integers, ends: Integers, timestamp_deltas: Integers
-) -> tuple[Bytes, Integers]:
+) -> tuple[bytes, Integers]:
     """Returns records concatenated, and where each ends, from the parts after their timestamps."""
     rests, count = slices(blob, rests_at, ends), len(ends)
     time_sizes, time_columns = varint_bytes(timestamp_deltas)
@@ -104,4 +103,4 @@ def _sections(
     joined = compute.binary_join_element_wise(front, rests, pa.scalar(b"", pa.binary()))
     _, places, content = joined.buffers()
     joined_ends = np.frombuffer(places, "<i4", count, (joined.offset + 1) * 4).astype(np.int64)
-    return np.frombuffer(content, np.uint8), joined_ends
+    return content.to_pybytes(), joined_ends

@@ -1,9 +1,9 @@
 """The two tasks of the map: reads keys, and selects the surviving records of a bucket.
 
-Records in the mapped range fold into one fragment for each key of a buffer: its last and first
-offset, and where the last record begins in its batch. Records of the clean part stay separate, with
-NOT_MAPPED as first offset: they are dropped if the map has their key. Aborted data and batches
-after the range are not read.
+Records in the mapped range fold into one fragment for each key of a buffer: its last offset, where
+that record begins in its batch, and the first offset if it is needed (map_limit.py). Records of the
+clean part stay separate; they are dropped if the map has their key. The complement of their start,
+which is negative, marks them. Aborted data and batches after the range are not read.
 
 In the mapped range the last record of each key survives. In the clean part, which is not mapped,
 records survive unless the map has a later offset for their key. Records after the range survive in
@@ -44,8 +44,6 @@ from ledgerfold.compactor.strategies.strategy import FragmentColumns
 from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 from ledgerfold.storage.limits import COLUMN_BYTES_MAX
 
-NOT_MAPPED = -1
-
 # Limits of keys to be folded: they bound a task's memory to about 100 bytes a key and three times
 # the keys. More of them would fold a little more, but miss the processor's cache.
 FOLD_ROWS = 400_000
@@ -59,14 +57,17 @@ def scan(
     buckets: int,
     skipped: Sequence[AbortedTransaction],
     throttle: TaskThrottle,
+    *,
+    with_firsts: bool = False,
 ) -> Iterator[Row]:
-    """Scans files. `skipped`: transactions whose data the map skips (map_limit.py).
+    """Scans files. `skipped`: transactions whose data the map skips (map_limit.py). `with_firsts`:
+    fragments have first offsets.
 
     Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
     """
     aborted, passed = AbortedIndex(lines), AbortedIndex(skipped)
-    chunk = _FoldBuffer(mapped.first, buckets)
-    unmapped = _FoldBuffer(mapped.stop, buckets)
+    chunk = _FoldBuffer(mapped.first, buckets, with_firsts=with_firsts)
+    unmapped = _FoldBuffer(mapped.stop, buckets, with_firsts=with_firsts)
     for file in files:
         first = last = -1
         with LogFile(file) as opened:
@@ -115,7 +116,8 @@ def _read(
     unread = int(counts[in_range].sum())
     unread -= int(batches.record_count[indexes][in_range[indexes]].sum())
     messages, keyless = unread, 0
-    for records in read_records(batches, indexes):
+    # The copy verifies these batches before anything is decided by them (copy.py).
+    for records in read_records(batches, indexes, verify=False):
         columns = records.columns()
         is_in = columns.offset <= mapped.last
         last_offset = batches.last_offset[records.batches][records.batch]
@@ -140,24 +142,24 @@ class _FoldBuffer:
     Mapped records are folded as they are added, and once more at the end.
     """
 
-    def __init__(self, first_mapped: int, buckets: int) -> None:
+    def __init__(self, first_mapped: int, buckets: int, *, with_firsts: bool) -> None:
         self._first_mapped, self._buckets = first_mapped, buckets
+        self._with_firsts = with_firsts
         self._clean, self._mapped = _Rows(), _Rows()
 
     def add(self, columns: Columns, selected: Integers) -> None:
         offsets = columns.offset[selected]
         clean = int(np.searchsorted(offsets, self._first_mapped))
         if clean:
-            rows = selected[:clean]
-            keys, every = columns.keys(rows), np.arange(clean)
-            firsts = np.full(clean, NOT_MAPPED, np.int64)
-            starts = columns.records.starts_in_batches(rows)
-            self._clean.add(_KeyedOffsets(*keys.where(every), offsets[:clean], firsts, starts))
+            rows, last = selected[:clean], offsets[:clean]
+            starts = ~columns.records.starts_in_batches(rows)
+            keys = columns.keys(rows).where(np.arange(clean))
+            self._clean.add(_Part(*keys, last, starts, last if self._with_firsts else None))
         if clean < len(selected):
-            rows, offsets = selected[clean:], offsets[clean:]
-            folded, winners = _folded(columns.keys(rows), offsets, offsets)
+            rows, last = selected[clean:], offsets[clean:]
+            keys, winners, firsts = _folded(columns.keys(rows), last if self._with_firsts else None)
             starts = columns.records.starts_in_batches(rows.take(winners))
-            self._mapped.add(_KeyedOffsets(*folded, starts))
+            self._mapped.add(_Part(*keys, last.take(winners), starts, firsts))
 
     def emptied(self) -> Iterator[Row]:
         """Yields the fragments of everything added, if it is enough, and empties the buffer."""
@@ -172,23 +174,25 @@ class _FoldBuffer:
     def folded(self) -> Iterator[Row]:
         """Yields the fragments of everything added."""
         if self._clean.count:
-            keys, *numbers = self._clean.joined()
-            yield from in_buckets(keys.column(), tuple(numbers), self._buckets, keys.hashes)
+            keys, numbers = self._clean.joined()
+            yield from in_buckets(keys.column(), numbers, self._buckets, keys.hashes)
         if self._mapped.count:
-            keys, last, first, start = self._mapped.joined()
-            (column, hashed, last, first), winners = _folded(keys, last, first)
-            columns = (last, first, start.take(winners))
-            yield from in_buckets(column, columns, self._buckets, hashed.hashes)
+            keys, (last, start, *first) = self._mapped.joined()
+            (column, hashed), rows, firsts = _folded(keys, first[0] if first else None)
+            numbers = _numbers(last.take(rows), start.take(rows), firsts)
+            yield from in_buckets(column, numbers, self._buckets, hashed.hashes)
 
 
-class _KeyedOffsets(NamedTuple):
-    """Keys with their last and first offsets, and where the last record begins in its batch."""
+class _Part(NamedTuple):
+    """Keys with their last offsets, where the last record begins in its batch, or its complement,
+    and first offsets if they are needed.
+    """
 
     keys: pa.BinaryArray
     hashed: Hashed
     last: Integers
-    first: Integers
     start: Integers
+    first: Integers | None
 
 
 class _Rows:
@@ -196,34 +200,38 @@ class _Rows:
 
     def __init__(self) -> None:
         self.count = self.key_bytes = 0
-        self._parts: list[_KeyedOffsets] = []
+        self._parts: list[_Part] = []
 
-    def add(self, part: _KeyedOffsets) -> None:
+    def add(self, part: _Part) -> None:
         self._parts.append(part)
         self.count += len(part.keys)
         self.key_bytes += part.keys.nbytes
 
-    def joined(self) -> tuple[HashedKeys, Integers, Integers, Integers]:
+    def joined(self) -> tuple[HashedKeys, FragmentColumns]:
         columns, hashed, *numbers = zip(*self._parts, strict=True)
         keys = HashedKeys.of(pa.concat_arrays(columns), Hashed.joined(hashed))
-        last, first, start = map(np.concatenate, numbers)
-        return keys, last, first, start
+        return keys, _numbers(*(np.concatenate(each) for each in numbers if each[0] is not None))
+
+
+def _numbers(last: Integers, start: Integers, first: Integers | None = None) -> FragmentColumns:
+    """Returns the columns of fragments. A start takes 32 bits (Located)."""
+    return last, start.astype(np.int32), *(() if first is None else (first,))
 
 
 def _folded(
-    keys: HashedKeys, last: Integers, first: Integers
-) -> tuple[tuple[pa.BinaryArray, Hashed, Integers, Integers], Integers]:
+    keys: HashedKeys, first: Integers | None
+) -> tuple[tuple[pa.BinaryArray, Hashed], Integers, Integers | None]:
     """Folds rows, in offset order, into one for each key, in order of its last one.
 
-    Returns the keys, their hashes, last and first offsets; and the last row of each key.
+    Returns the keys and their hashes, the last row of each, and the first offset if there are any.
     """
     groups = keys.grouped()
     rows = groups.last
-    return (*keys.where(rows), last.take(rows), first.take(groups.first)), rows
+    return keys.where(rows), rows, None if first is None else first.take(groups.first)
 
 
 def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[Row]:
-    """Joins the fragments of a bucket.
+    """Joins the fragments of a bucket. They have first offsets if `firsts_max` is not 0.
 
     Yields Chosen, Distinct, Firsts and Shown (the smallest of each), and passes other rows on.
     Raises LimitExceeded.
@@ -242,8 +250,8 @@ def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[
         return
     joined = joined_keys(keys, COLUMN_BYTES_MAX)
     codes = joined.codes
-    last, first, start = map(np.concatenate, zip(*columns, strict=True))
-    is_mapped = first != NOT_MAPPED
+    last, start, *first = map(np.concatenate, zip(*columns, strict=True))
+    is_mapped = start >= 0
     # The highest mapped offset of each key, whose fragments come in any order.
     latest = np.full(len(joined), -1)
     np.maximum.at(latest, codes[is_mapped], last[is_mapped])
@@ -251,7 +259,8 @@ def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[
     stays = np.flatnonzero(np.where(is_mapped, last == latest_of, last > latest_of))
     # Fragments of a task are in order already: a stable sort merges such runs.
     stays = stays[np.argsort(last[stays], kind="stable")]
-    yield 0, Chosen.of(last[stays], start[stays])
+    start = start[stays]
+    yield 0, Chosen.of(last[stays], np.where(start < 0, ~start, start))
     mapped = np.flatnonzero(latest >= 0)
     yield 0, Distinct(len(mapped))
     if shown_max and len(mapped):
@@ -259,5 +268,5 @@ def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[
         yield 0, Shown(tuple(joined.keys_of(shown)), tuple(latest[shown].tolist()))
     if firsts_max and len(mapped):
         firsts = np.full(len(joined), np.iinfo(np.int64).max)
-        np.minimum.at(firsts, codes[is_mapped], first[is_mapped])
+        np.minimum.at(firsts, codes[is_mapped], first[0][is_mapped])
         yield 0, Firsts(np.sort(firsts[mapped])[:firsts_max].tobytes())

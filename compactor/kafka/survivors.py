@@ -15,14 +15,14 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from ledgerfold.compactor.job.header_blocks import HEADER
+from ledgerfold.compactor.job.header_blocks import HEADER, checksums, parts_of
 from ledgerfold.compactor.kafka.batches import (
     BATCH,
     KIND,
     LOG_OVERHEAD_BYTES,
     Batches,
 )
-from ledgerfold.compactor.positions import Booleans, Bytes, Integers
+from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.storage.entry import FORMAT_VERSION, HEADER_BYTES, Buffer, Position
 from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, NO_TIMESTAMP
 from ledgerfold.storage.segment import Totals
@@ -31,7 +31,6 @@ _HEADERS = np.dtype([("entry", HEADER), ("batch", BATCH)])
 # The bytes that the checksums of a batch header and an entry cover.
 _BATCH_CHECKED_AT = 21
 _ENTRY_CHECKED, _HEADER_CHECKED = (4, 72), (0, HEADER_BYTES - 4)
-_NOTHING = np.empty(0, np.uint8)
 
 
 class Survivors:
@@ -41,13 +40,13 @@ class Survivors:
         self._batches = batches
         self.stays: Booleans = np.zeros(len(batches), np.bool_)
         self._headers = batches.headers.copy()
-        self._new: dict[int, Bytes] = {}
+        self._new: dict[int, bytes] = {}
 
     def keep(self, indexes: Integers) -> None:
         """Keeps batches unchanged; their sections were verified."""
         self.stays[indexes] = True
 
-    def replace(self, indexes: Integers, headers: NDArray[Any], sections: Iterable[Bytes]) -> None:
+    def replace(self, indexes: Integers, headers: NDArray[Any], sections: Iterable[bytes]) -> None:
         """Replaces batches by these headers, without lengths and checksums, and records."""
         self.stays[indexes] = True
         self._headers[indexes] = headers
@@ -61,7 +60,7 @@ class Survivors:
         headers = self._headers[indexes]
         headers["attributes"] &= KIND
         headers["base_timestamp_ms"], headers["record_count"] = NO_TIMESTAMP, 0
-        self.replace(indexes, headers, [_NOTHING] * len(indexes))
+        self.replace(indexes, headers, [b""] * len(indexes))
 
     def entries(self) -> SurvivorEntries:
         return SurvivorEntries(self._batches, np.flatnonzero(self.stays), self._headers, self._new)
@@ -75,15 +74,15 @@ class SurvivorEntries:
         batches: Batches,
         indexes: Integers,
         headers: NDArray[Any],
-        new: dict[int, Bytes],
+        new: dict[int, bytes],
     ) -> None:
         self._source, self._first = batches.file.source, batches.first
         self._indexes = indexes
         self._rows = rows = np.empty(len(indexes), _HEADERS)
         rows["entry"], rows["batch"] = batches.entries[indexes], headers[indexes]
         starts, ends = (each.tolist() for each in batches.section_bounds(indexes))
-        view = batches.file.view
-        self._sections = [
+        view = memoryview(batches.file.bytes)
+        self._sections: list[Buffer] = [
             new[index] if index in new else view[start:end]
             for index, start, end in zip(indexes.tolist(), starts, ends, strict=True)
         ]
@@ -99,15 +98,12 @@ class SurvivorEntries:
         sections = [self._sections[row] for row in rows.tolist()]
         size_bytes = np.fromiter(map(len, sections), np.int64, len(rows))
         batches["length"] = size_bytes + (BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES)
-        checked = _checksums(batches, _BATCH_CHECKED_AT, BATCH_HEADER_BYTES)
-        extend = google_crc32c.extend
-        batches["crc"] = [
-            extend(crc, section) for crc, section in zip(checked, sections, strict=True)
-        ]
+        checked = checksums(parts_of(batches, _BATCH_CHECKED_AT, BATCH_HEADER_BYTES))
+        batches["crc"] = list(map(google_crc32c.extend, checked.tolist(), sections))
         entries["message_count"] = batches["record_count"]
-        entries["key_crc"] = _checksums(batches, 0, BATCH_HEADER_BYTES)
+        entries["key_crc"] = checksums(parts_of(batches, 0, BATCH_HEADER_BYTES))
         entries["value_bytes"] = size_bytes
-        entries["value_crc"] = list(map(google_crc32c.value, sections))
+        entries["value_crc"] = checksums(sections)
         self._rows["entry"][rows], self._rows["batch"][rows] = entries, batches
 
     def _stamp(self) -> None:
@@ -116,8 +112,8 @@ class SurvivorEntries:
         entries["version"] = FORMAT_VERSION
         entries["ledger_id"], entries["entry_id"] = 0, self.last_offset
         entries["durable_entries"] = 0
-        entries["crc"] = _checksums(entries, *_ENTRY_CHECKED)
-        entries["header_crc"] = _checksums(entries, *_HEADER_CHECKED)
+        entries["crc"] = checksums(parts_of(entries, *_ENTRY_CHECKED))
+        entries["header_crc"] = checksums(parts_of(entries, *_HEADER_CHECKED))
         self._rows["entry"] = entries
 
     @property
@@ -155,14 +151,5 @@ class SurvivorEntries:
         )
 
     def buffers(self, start: int, end: int) -> list[Buffer]:
-        headers = memoryview(self._rows[start:end].tobytes())
-        size = _HEADERS.itemsize
-        fronts = (headers[at : at + size] for at in range(0, len(headers), size))
-        sections = (section.data for section in self._sections[start:end])
-        return list(chain.from_iterable(zip(fronts, sections, strict=True)))
-
-
-def _checksums(structures: NDArray[Any], start: int, end: int) -> list[int]:
-    """Returns the checksum of these bytes of each structure."""
-    blob, size, crc = structures.tobytes(), structures.itemsize, google_crc32c.value
-    return [crc(blob[at + start : at + end]) for at in range(0, len(blob), size)]
+        headers = parts_of(self._rows[start:end], 0, _HEADERS.itemsize)
+        return list(chain.from_iterable(zip(headers, self._sections[start:end], strict=True)))

@@ -34,11 +34,19 @@ class ScanTask:
     progress: Progress
     skipped: tuple[AbortedTransaction, ...]
     bytes_per_second: float
+    with_firsts: bool
 
     def __call__(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[Row]:
         files = tuple(chain.from_iterable(runs))
-        throttle, skipped = TaskThrottle(self.bytes_per_second), self.skipped
-        rows = scan(files, self.lines, self.mapped, self.buckets, skipped, throttle)
+        rows = scan(
+            files,
+            self.lines,
+            self.mapped,
+            self.buckets,
+            self.skipped,
+            TaskThrottle(self.bytes_per_second),
+            with_firsts=self.with_firsts,
+        )
         yield from guarded(rows, [0])
         self.progress.add(scan_parts(files, size_bytes_of))
 
