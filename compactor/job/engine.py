@@ -5,9 +5,10 @@ A job is a chain of plain functions over partitions of rows, with shuffles by nu
 Spark's names, so that Spark itself needs no adapter:
 
     context.parallelize(items, partitions)                     one list a partition
-    rows.mapPartitions(task), rows.mapPartitionsWithIndex(task), rows.filter(wanted)
+    rows.mapPartitions(task), rows.mapPartitionsWithIndex(task)
     rows.partitionBy(partitions, index)                        the shuffle
-    rows.collect(), rows.toLocalIterator(), rows.unpersist()   and Engine.keep(rows)
+    rows.collect(), rows.unpersist()                           and Engine.keep(rows)
+    context.runJob(rows, list, partitions)                     the rows of these partitions
 
 Engines differ only in where tasks run: the same plan, divided for the same number of cores, yields
 the same files byte for byte.
@@ -16,7 +17,7 @@ the same files byte for byte.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -37,6 +38,10 @@ class Context(Protocol):
     def defaultParallelism(self) -> int: ...  # noqa: N802 - Spark's name
 
     def parallelize(self, items: Iterable[Any], partitions: int, /) -> Rows: ...
+
+    def runJob(  # noqa: N802 - Spark's name
+        self, rows: Rows, task: Callable[[Iterable[Any]], list[Any]], partitions: Sequence[int], /
+    ) -> list[Any]: ...
 
 
 class Progress(Protocol):
@@ -83,7 +88,9 @@ class Engine(ABC):
 
     @abstractmethod
     def keep(self, rows: Rows) -> Rows:
-        """Returns the same rows; they are computed once, and kept until `unpersist`."""
+        """Returns the same rows, which end with a shuffle; they are computed once, and kept until
+        `unpersist`.
+        """
 
     def check_folder(self, folder: Path) -> None:
         """Checks that tasks elsewhere can write there, if any run. Raises CompactorUnavailable."""

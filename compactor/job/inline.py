@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -90,7 +90,7 @@ class InputRows(Stage):
 @dataclass
 class Mapped(Stage):
     before: Stage
-    task: Callable[[int, Iterable[Any]], Iterator[Any]]
+    task: Callable[[int, Iterable[Any]], Iterable[Any]]
 
     def __post_init__(self) -> None:
         self.partitions = self.before.partitions
@@ -134,6 +134,23 @@ class Shuffled(Stage):
         return buckets
 
 
+@dataclass
+class Selected(Stage):
+    """Some partitions of a stage."""
+
+    before: Stage
+    numbers: Sequence[int]
+
+    def __post_init__(self) -> None:
+        self.partitions = len(self.numbers)
+
+    def read(self, number: int, check: Check) -> Iterable[Any]:
+        return self.before.read(self.numbers[number], check)
+
+    def release(self) -> None:
+        self.before.release()
+
+
 @dataclass(frozen=True)
 class InlineRows:
     """The part of an RDD that jobs use. `run` computes the partitions of a stage."""
@@ -142,12 +159,12 @@ class InlineRows:
     run: Callable[[Stage], list[list[Any]]]
 
     def mapPartitions(  # noqa: N802 - Spark's names
-        self, task: Callable[[Iterable[Any]], Iterator[Any]]
+        self, task: Callable[[Iterable[Any]], Iterable[Any]]
     ) -> InlineRows:
         return self.mapPartitionsWithIndex(partial(_without_number, task))
 
     def mapPartitionsWithIndex(  # noqa: N802
-        self, task: Callable[[int, Iterable[Any]], Iterator[Any]]
+        self, task: Callable[[int, Iterable[Any]], Iterable[Any]]
     ) -> InlineRows:
         return replace(self, stage=Mapped(self.stage, task))
 
@@ -155,9 +172,6 @@ class InlineRows:
         self, partitions: int, number_of: Callable[[Any], int]
     ) -> InlineRows:
         return replace(self, stage=Shuffled(self.stage, partitions, number_of))
-
-    def filter(self, predicate: Callable[[Any], bool]) -> InlineRows:
-        return self.mapPartitions(partial(filter, predicate))
 
     def persist(self) -> InlineRows:
         return replace(self, stage=InputRows(self.run(self.stage)))
@@ -169,13 +183,10 @@ class InlineRows:
     def collect(self) -> list[Any]:
         return list(chain.from_iterable(self.run(self.stage)))
 
-    def toLocalIterator(self) -> Iterator[Any]:  # noqa: N802
-        return iter(self.collect())
-
 
 def _without_number(
-    task: Callable[[Iterable[Any]], Iterator[Any]], number: int, rows: Iterable[Any]
-) -> Iterator[Any]:
+    task: Callable[[Iterable[Any]], Iterable[Any]], number: int, rows: Iterable[Any]
+) -> Iterable[Any]:
     return task(rows)
 
 
@@ -191,6 +202,15 @@ class InlineContext:
         bounds = [number * len(listed) // partitions for number in range(partitions + 1)]
         lists = [listed[start:end] for start, end in pairwise(bounds)]
         return InlineRows(InputRows(lists), self.run)
+
+    def runJob(  # noqa: N802 - Spark's name
+        self,
+        rows: InlineRows,
+        task: Callable[[Iterable[Any]], list[Any]],
+        partitions: Sequence[int],
+        /,
+    ) -> list[Any]:
+        return replace(rows, stage=Selected(rows.stage, partitions)).mapPartitions(task).collect()
 
 
 class InlineEngine(Engine):

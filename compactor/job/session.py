@@ -41,7 +41,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark import SparkConf, SparkContext, StorageLevel
+from pyspark import SparkConf, SparkContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from ledgerfold.compactor.job.engine import SPARK, Engine, Rows
@@ -156,7 +156,8 @@ class Session(Engine):
             self.context.cancelJobGroup(group)
 
     def keep(self, rows: Rows) -> Rows:
-        return rows.persist(StorageLevel.MEMORY_AND_DISK)
+        # Spark keeps the output of a shuffle as long as there are rows of it.
+        return rows
 
     def check_folder(self, folder: Path) -> None:
         if not self.is_local:

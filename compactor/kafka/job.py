@@ -1,12 +1,15 @@
 """The jobs of a cleaning: the map, then the copy.
 
-    files -> scan -> (bucket, fragments) -> merge -> surviving records     driver: clean point,
-    surviving records -> route -> (copy task, records) -> copy -> files    groups, markers
+    files -> scan -> (bucket, fragments) -> merge -> (copy task, surviving records)
+    surviving records -> copy -> files
 
-Between the jobs the driver decides from small results: the number of keys and the transactions. The
-surviving records remain in the engine after the first job. If there are more keys than the map
-takes, it is built once more, with the first offset of each key: from these the driver finds the
-record at which the map is full. Then the map is rebuilt up to there.
+The groups of segments, and their copy tasks, are known before: the driver reads where the offsets
+of each task begin. Between the jobs it decides from small results, which have a partition of their
+own: the number of keys, and the transactions. The other partitions remain in the engine.
+
+If there are more keys than the map takes, it is built once more, with the first offset of each key:
+from these the driver finds the record at which the map is full. Then the map is rebuilt up to
+there.
 
 Tasks share the I/O limit of the cleaning. The driver's own reads are not limited: headers, and the
 records at which a full map stops.
@@ -32,23 +35,21 @@ from ledgerfold.compactor.job.engine import Engine, Rows
 from ledgerfold.compactor.job.pipeline import Clock
 from ledgerfold.compactor.job.plan import InputSegment, Output
 from ledgerfold.compactor.job.rows import Written, succeeded
+from ledgerfold.compactor.kafka.batches import batches_of
 from ledgerfold.compactor.kafka.grouping import Limits, groups_of
 from ledgerfold.compactor.kafka.growth import IndexFull, group_of
 from ledgerfold.compactor.kafka.map_limit import Stop, full_at, skipped_lines, stop_after
 from ledgerfold.compactor.kafka.plan import CleaningTasks, Range, copy_runs
 from ledgerfold.compactor.kafka.record_filter import Rules
 from ledgerfold.compactor.kafka.rows import (
-    Chosen,
     Copied,
     Distinct,
     Facts,
-    Firsts,
     Mapped,
     Row,
     Shown,
-    Span,
 )
-from ledgerfold.compactor.kafka.tasks import CopyRun, CopyTask, MergeTask, RouteTask, ScanTask
+from ledgerfold.compactor.kafka.tasks import CopyRun, CopyTask, MergeTask, ScanTask
 from ledgerfold.compactor.kafka.transactions import decide
 from ledgerfold.kafka.rolling import Growth
 from ledgerfold.storage.entry import position_of
@@ -107,11 +108,12 @@ class CleaningJob:
     def _map(self) -> Iterator[_Map]:
         """Builds the map; its records are available until the block ends."""
         first, bound = self._plan.first_dirty_offset, self._plan.upper_bound
-        with self._mapped(Range(first, bound - 1, bound)) as offset_map:
+        whole = Range(first, bound - 1, bound)
+        with self._mapped(whole) as offset_map:
             if sum(each.keys for each in offset_map.of(Distinct)) < self._plan.keys_max:
                 yield offset_map
                 return
-        with self._mapped(Range(first, bound - 1, bound), self._plan.keys_max) as offset_map:
+        with self._mapped(whole, self._plan.keys_max) as offset_map:
             stop = self._stop(offset_map)
             if stop is None:
                 yield offset_map
@@ -121,27 +123,42 @@ class CleaningJob:
 
     @contextmanager
     def _mapped(self, mapped: Range, firsts_max: int = 0) -> Iterator[_Map]:
-        tasks, progress = self._tasks, self._progress
+        tasks, progress, engine = self._tasks, self._progress, self._engine
+        plan = self._plan
+        groups = groups_of(
+            [segment for segment in plan.segments if segment.base_offset <= mapped.last],
+            Limits(plan.log_segment_bytes, plan.index_bytes_max),
+            plan.upper_bound,
+        )
+        runs, owners = self._copy_runs(groups)
         scans = max(len(tasks.scans), 1)
         rate = self._bytes_per_second(scans)
         scan = ScanTask(
             tasks.lines, mapped, tasks.buckets, progress, self._skipped, rate, firsts_max > 0
         )
-        rows: Rows = self._engine.context.parallelize(tasks.scans, scans).mapPartitions(scan)
+        rows: Rows = engine.context.parallelize(tasks.scans, scans).mapPartitions(scan)
         if not tasks.is_solo:
             rows = rows.partitionBy(tasks.buckets, index)
-        shown_max = MAP_SHOWN_MAX if self._plan.dry_run else 0
-        rows = rows.mapPartitions(MergeTask(firsts_max, progress, shown_max))
-        rows = self._engine.keep(rows)
+        shown_max = MAP_SHOWN_MAX if plan.dry_run else 0
+        merge = MergeTask(tuple(run.first_offset for run in runs), firsts_max, progress, shown_max)
+        partitions = merge.results + 1 + (tasks.buckets if firsts_max else 0)
+        rows = rows.mapPartitionsWithIndex(merge).partitionBy(partitions, index)
+        rows = engine.keep(rows)
         try:
-            results = [content for _, content in rows.filter(_is_result).collect()]
-            yield _Map(mapped.last, rows, succeeded(results))
+            results = engine.context.runJob(rows, list, [merge.results])
+            contents = succeeded(content for _, content in results)
+            yield _Map(mapped.last, rows, groups, runs, owners, contents)
         finally:
             rows.unpersist()
 
     def _stop(self, offset_map: _Map) -> Stop | None:
         """Returns where the map is full, by its first offsets; None if no key is left then."""
-        firsts = (content for _, content in offset_map.rows.filter(_is_first).toLocalIterator())
+        run_job, after = self._engine.context.runJob, len(offset_map.runs) + 1
+        firsts = (
+            content
+            for bucket in range(self._tasks.buckets)
+            for _, content in run_job(offset_map.rows, list, [after + bucket])
+        )
         at = full_at(firsts, self._plan.keys_max)
         assert at is not None
         segments = [
@@ -152,13 +169,8 @@ class CleaningJob:
         return stop_after(segments, (*self._tasks.lines, *self._skipped), at)
 
     def _copy(self, offset_map: _Map, make: Callable[[Path], None]) -> CleanManifest:
-        plan = self._plan
-        end_offset = offset_map.latest + 1
-        groups = groups_of(
-            [segment for segment in plan.segments if segment.base_offset < end_offset],
-            Limits(plan.log_segment_bytes, plan.index_bytes_max),
-            plan.upper_bound,
-        )
+        plan, end_offset = self._plan, offset_map.latest + 1
+        groups, runs = offset_map.groups, offset_map.runs
         facts = chain.from_iterable(each.rows.tolist() for each in offset_map.facts())
         bound = groups[-1][-1].next_base_offset
         decided = decide((tuple(fact) for fact in facts if fact[0] < bound), self._tasks.lines)
@@ -174,14 +186,13 @@ class CleaningJob:
                 for each in plan.producers
             },
         )
-        runs, owners = self._copy_runs(groups, offset_map)
         self.copies = len(runs)
         for output in dict.fromkeys(run.output for run in runs if run.output is not None):
             make(output.folder)
         copied = self._copied(offset_map.rows, runs, rules)
         manifest = CleanManifest(run_id=plan.run_id, end_offset=end_offset)
         for number, group in enumerate(groups):
-            own = [content for task, content in copied if owners[task] == number]
+            own = [content for task, content in copied if offset_map.owners[task] == number]
             ledger_id = 0 if plan.dry_run else plan.ledger_ids[number]
             try:
                 manifest.groups.append(self._group(group, own, decided.lines, ledger_id))
@@ -193,11 +204,8 @@ class CleaningJob:
         manifest.map.extend(_shown(offset_map.of(Shown)))
         return manifest
 
-    def _copy_runs(
-        self, groups: list[list[CleanSegment]], offset_map: _Map
-    ) -> tuple[tuple[CopyRun, ...], list[int]]:
+    def _copy_runs(self, groups: list[list[CleanSegment]]) -> tuple[tuple[CopyRun, ...], list[int]]:
         """Returns the inputs and output of each copy task, and the group of each."""
-        first_offsets = {span.ordinal: span.first_offset for span in offset_map.of(Span)}
         plan, runs, owners = self._plan, list[CopyRun](), list[int]()
         segments = iter(self._segments)
         for number, group in enumerate(groups):
@@ -206,23 +214,19 @@ class CleaningJob:
             if not plan.dry_run:
                 output = Output(plan.ledgers_dir, plan.ledger_ids[number], plan.segment_bytes_max)
             for run in copy_runs(files, self._cores):
-                first = next(
-                    (first_offsets[each.ordinal] for each in run if each.ordinal in first_offsets),
-                    None,
-                )
+                # One batch of a chunk is enough.
+                first = next(batches_of(run, 1), None)
                 if first is not None:
-                    runs.append(CopyRun(run, output, first))
+                    runs.append(CopyRun(run, output, int(first.base_offset[0])))
                     owners.append(number)
         return tuple(runs), owners
 
     def _copied(self, rows: Rows, runs: tuple[CopyRun, ...], rules: Rules) -> list[Row]:
         if not runs:
             return []
-        routed = rows.mapPartitions(RouteTask(tuple(run.first_offset for run in runs)))
-        if self._tasks.buckets > 1 or len(runs) > 1:
-            routed = routed.partitionBy(len(runs), index)
         copy = CopyTask(runs, rules, self._progress, self._bytes_per_second(len(runs)))
-        copied = routed.mapPartitionsWithIndex(copy).collect()
+        rows = rows.mapPartitionsWithIndex(copy)
+        copied = self._engine.context.runJob(rows, list, range(len(runs)))
         succeeded(content for _, content in copied)
         return list(copied)
 
@@ -282,10 +286,14 @@ class CleaningJob:
 
 @dataclass(frozen=True)
 class _Map:
-    """The last offset of the map, its records, and the other results of tasks."""
+    """The last offset of the map, its records by copy task, and the other results of tasks."""
 
     latest: int
     rows: Rows
+    groups: list[list[CleanSegment]]
+    # The copy tasks, and the group of each.
+    runs: tuple[CopyRun, ...]
+    owners: list[int]
     results: list[Any]
 
     def of(self, kind: type[Kind]) -> list[Kind]:
@@ -304,11 +312,3 @@ def _shown(buckets: list[Shown]) -> list[MappedKey]:
         for key, offset in zip(each.keys, each.offsets, strict=True)
     )
     return [MappedKey(key=key, offset=offset) for offset, key in entries[:MAP_SHOWN_MAX]]
-
-
-def _is_result(row: Row) -> bool:
-    return not isinstance(row[1], Chosen | Firsts)
-
-
-def _is_first(row: Row) -> bool:
-    return isinstance(row[1], Firsts)

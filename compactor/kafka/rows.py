@@ -53,14 +53,6 @@ class Chosen(NamedTuple):
         return Located(offsets[order], starts[order])
 
 
-class Span(NamedTuple):
-    """The offsets of a file's batches."""
-
-    ordinal: int
-    first_offset: int
-    last_offset: int
-
-
 class Facts(NamedTuple):
     """Facts about transactional and control batches (transactions.facts_of), little-endian i64."""
 
@@ -114,7 +106,6 @@ class Copied(NamedTuple):
 Content = (
     Fragments
     | Chosen
-    | Span
     | Facts
     | Mapped
     | Distinct

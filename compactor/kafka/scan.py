@@ -35,7 +35,6 @@ from ledgerfold.compactor.kafka.rows import (
     Mapped,
     Row,
     Shown,
-    Span,
 )
 from ledgerfold.compactor.kafka.throttle import TaskThrottle
 from ledgerfold.compactor.kafka.transactions import AbortedIndex, facts_of
@@ -69,18 +68,13 @@ def scan(
     chunk = _FoldBuffer(mapped.first, buckets, with_firsts=with_firsts)
     unmapped = _FoldBuffer(mapped.stop, buckets, with_firsts=with_firsts)
     for file in files:
-        first = last = -1
         with LogFile(file) as opened:
             for batches in opened.chunks(throttle.chunk_bytes(CHUNK_BYTES)):
-                first = int(batches.base_offset[0]) if first < 0 else first
-                last = int(batches.last_offset[-1])
                 facts = facts_of(batches)
                 if len(facts):
                     yield 0, Facts.of(facts)
                 yield from _read(batches, aborted, passed, mapped, chunk, unmapped)
                 throttle.spend(batches.stored_bytes)
-        if last >= 0:
-            yield 0, Span(file.ordinal, first, last)
     yield from chunk.folded()
     yield from unmapped.folded()
     throttle.settle()
@@ -116,7 +110,7 @@ def _read(
     unread = int(counts[in_range].sum())
     unread -= int(batches.record_count[indexes][in_range[indexes]].sum())
     messages, keyless = unread, 0
-    # The copy verifies these batches before anything is decided by them (copy.py).
+    # The copy verifies these batches, too (copy.py).
     for records in read_records(batches, indexes, verify=False):
         columns = records.columns()
         is_in = columns.offset <= mapped.last

@@ -18,7 +18,7 @@ from ledgerfold.compactor.job.rows import by_task, guarded
 from ledgerfold.compactor.kafka.copy import Copy
 from ledgerfold.compactor.kafka.plan import Range
 from ledgerfold.compactor.kafka.record_filter import Rules
-from ledgerfold.compactor.kafka.rows import Chosen, Row
+from ledgerfold.compactor.kafka.rows import Chosen, Firsts, Row
 from ledgerfold.compactor.kafka.scan import merge, scan
 from ledgerfold.compactor.kafka.throttle import TaskThrottle
 from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
@@ -53,14 +53,32 @@ class ScanTask:
 
 @dataclass(frozen=True)
 class MergeTask:
-    """Merges a bucket's fragments into the surviving records."""
+    """Merges a bucket's fragments into the surviving records, by copy task.
 
+    The first offset of each copy task divides the records. Other results go to the next partition,
+    and the first offsets of the keys of each bucket to one of the partitions after that.
+    """
+
+    first_offsets: tuple[int, ...]
     firsts_max: int
     progress: Progress
     shown_max: int = 0
 
-    def __call__(self, rows: Iterable[Row]) -> Iterator[Row]:
-        yield from guarded(merge(rows, self.firsts_max, self.shown_max), [0])
+    @property
+    def results(self) -> int:
+        """The partition of other results."""
+        return len(self.first_offsets)
+
+    def __call__(self, bucket: int, rows: Iterable[Row]) -> Iterator[Row]:
+        for _, content in guarded(merge(rows, self.firsts_max, self.shown_max), [0]):
+            if isinstance(content, Chosen):
+                offsets, starts = content.records
+                for task, part in by_task(offsets, self.first_offsets):
+                    yield task, Chosen.of(offsets[part], starts[part])
+            elif isinstance(content, Firsts):
+                yield self.results + 1 + bucket, content
+            else:
+                yield self.results, content
         self.progress.add(Parts(merges=1))
 
 
@@ -71,20 +89,6 @@ class CopyRun:
     files: tuple[InputSegment, ...]
     output: Output | None
     first_offset: int
-
-
-@dataclass(frozen=True)
-class RouteTask:
-    """Routes surviving records to copy tasks."""
-
-    firsts: tuple[int, ...]
-
-    def __call__(self, rows: Iterable[Row]) -> Iterator[Row]:
-        for _, content in rows:
-            if isinstance(content, Chosen):
-                offsets, starts = content.records
-                for task, part in by_task(offsets, self.firsts):
-                    yield task, Chosen.of(offsets[part], starts[part])
 
 
 @dataclass(frozen=True)

@@ -71,9 +71,21 @@ def test_stages_are_chained_and_cached_rows_are_computed_once() -> None:
     first = engine.context.parallelize([1, 2], 1).mapPartitions(lambda rows: noted("a", rows))
     kept = engine.keep(first.mapPartitions(lambda rows: noted("b", rows)))
     assert steps == ["a1", "b1", "a2", "b2"]
-    assert kept.collect() == [*kept.toLocalIterator()] == [1, 2]
-    assert kept.filter(lambda row: row > 1).collect() == [2]
+    assert kept.collect() == engine.context.runJob(kept, list, [0]) == [1, 2]
     assert len(steps) == 4
+
+
+def test_a_job_of_some_partitions_leaves_the_others() -> None:
+    engine = InlineEngine()
+    pairs = engine.context.parallelize([(n % 3, n) for n in range(9)], 2)
+    kept = engine.keep(pairs.partitionBy(3, index))
+    assert engine.context.runJob(kept, list, [2]) == [(2, 2), (2, 5), (2, 8)]
+    doubled = kept.mapPartitionsWithIndex(
+        lambda number, mine: ((number, 2 * value) for _, value in mine)
+    )
+    assert engine.context.runJob(doubled, list, range(2)) == [
+        (number, 2 * value) for number in range(2) for value in range(number, 9, 3)
+    ]
 
 
 def test_a_cancelled_job_ends_at_its_next_row() -> None:
