@@ -155,8 +155,10 @@ class Columns:
     def keys(self, chosen: Integers) -> HashedKeys:
         """Returns the keys of these rows, ascending, which have one. `self` has all rows."""
         assert self.hashed is not None
-        hashed = self.hashed if len(chosen) == len(self.rows) else self.hashed.where(chosen)
-        return HashedKeys(self.records.blob, self.key_at[chosen], self.key_bytes[chosen], hashed)
+        if len(chosen) == len(self.rows):
+            return HashedKeys(self.records.blob, self.key_at, self.key_bytes, self.hashed)
+        starts, sizes = self.key_at.take(chosen), self.key_bytes.take(chosen)
+        return HashedKeys(self.records.blob, starts, sizes, self.hashed.where(chosen))
 
     def check(self, fits: Booleans) -> None:
         """Raises Corruption unless `fits` is true for all."""

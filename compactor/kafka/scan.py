@@ -113,14 +113,15 @@ def _read(
     # The copy verifies these batches, too (copy.py).
     for records in read_records(batches, indexes, verify=False):
         columns = records.columns()
-        is_in = columns.offset <= mapped.last
-        last_offset = batches.last_offset[records.batches][records.batch]
-        is_read = (columns.offset < mapped.stop) & (last_offset >= mapped.first)
-        messages += int(np.count_nonzero(is_read))
-        keyless += int(np.count_nonzero(is_in & ~columns.has_key))
-        is_keyed = is_in & columns.has_key
+        # Offsets ascend.
+        bounds = (mapped.last + 1, mapped.stop)
+        mapped_rows, read_rows = np.searchsorted(columns.offset, bounds).tolist()
+        is_counted = batches.last_offset[records.batches] >= mapped.first
+        messages += int(records.counts[is_counted].sum()) - (len(records) - read_rows)
+        is_keyed = columns.has_key[:mapped_rows]
+        keyless += mapped_rows - int(np.count_nonzero(is_keyed))
         if is_passed.any():
-            is_unmapped = is_passed[records.batches][records.batch]
+            is_unmapped = is_passed[records.batches][records.batch[:mapped_rows]]
             unmapped.add(columns, np.flatnonzero(is_keyed & is_unmapped))
             is_keyed &= ~is_unmapped
         chunk.add(columns, np.flatnonzero(is_keyed))
@@ -142,7 +143,7 @@ class _FoldBuffer:
         self._clean, self._mapped = _Rows(), _Rows()
 
     def add(self, columns: Columns, selected: Integers) -> None:
-        offsets = columns.offset[selected]
+        offsets = columns.offset.take(selected)
         clean = int(np.searchsorted(offsets, self._first_mapped))
         if clean:
             rows, last = selected[:clean], offsets[:clean]
