@@ -6,9 +6,9 @@ and a job is divided as for Spark on as many cores, so that its files are the sa
 * Stages are chained iterators, as in Spark: a row is passed on as soon as it is there. A shuffle,
   and rows to keep, are lists.
 * **Memory**: that of one task, and the rows of one shuffle, which Spark would write to its local
-  disk: the key columns of the input after a scan (the messages, for a strategy of messages), 8
-  bytes for each survivor after a merge. The rows of a shuffle are released when the job ends, rows
-  to keep when the work ends, also after an error.
+  disk: the key columns of the input after a scan (the messages, for a strategy of messages), 8 to
+  12 bytes for each survivor after a merge. The rows of a shuffle are released when the job ends,
+  rows to keep when the work ends, also after an error.
 * Cancelled work ends at its next row, between tasks, or while a task pauses (pauses.py).
 * A user-defined strategy must not run in the worker: its job runs in a separate process
   (inline_process.py), which is killed when the work is cancelled.

@@ -154,7 +154,7 @@ class Batches:
             & (batches.record_count == batches.entries["message_count"])
         )
         if not fits.all():
-            batches._refuse(int(np.argmin(fits)), "its header does not fit its entry")
+            batches.refuse(int(np.argmin(fits)), "its header does not fit its entry")
         return batches
 
     def _check_headers(self, both: NDArray[Any]) -> None:
@@ -171,7 +171,7 @@ class Batches:
             header, at = self._entry_header(bad), int(self._places[bad])
             with memoryview(self.file.bytes) as view:
                 verify_sections(view, header, at, self.file.source.path, keys_only=True)
-            self._refuse(bad, f"an entry of codec {header.codec}")
+            self.refuse(bad, f"an entry of codec {header.codec}")
 
     def check_order(self, last: tuple[int, int]) -> tuple[int, int]:
         """Raises Corruption unless positions rise, from `last` on. Returns the last position."""
@@ -185,7 +185,7 @@ class Batches:
         if not rises.all():
             bad = int(np.argmin(rises))
             before, after = ((int(ledgers[at]), int(entries[at])) for at in (bad, bad + 1))
-            self._refuse(bad, f"position {after} after {before}")
+            self.refuse(bad, f"position {after} after {before}")
         return int(ledgers[-1]), int(entries[-1])
 
     def split(self) -> Iterator[Batches]:
@@ -222,8 +222,8 @@ class Batches:
         starts = self._places[indexes] + (HEADER_BYTES + BATCH_HEADER_BYTES)
         return starts, starts + self.entries["value_bytes"][indexes]
 
-    def verify(self, indexes: Integers) -> None:
-        """Verifies the records of these batches. Raises Corruption."""
+    def sections(self, indexes: Integers) -> tuple[Integers, Integers]:
+        """Returns section_bounds(), after verifying the records. Raises Corruption."""
         starts, ends = self.section_bounds(indexes)
         view, crc = self.file.view, google_crc32c.value
         bounds = zip(starts.tolist(), ends.tolist(), strict=True)
@@ -237,22 +237,17 @@ class Batches:
                 f"value section CRC32C {expected[bad]:08x}",
                 f"{found[bad]:08x}",
             )
+        return starts, ends
 
     def raw(self, index: int) -> RawEntry:
         """Returns an entry as stored, verified."""
         at = int(self._places[index])
         header = self.file.bytes[at : at + HEADER_BYTES]
-        which = np.array([index])
-        self.verify(which)
-        (start,), (end,) = (each.tolist() for each in self.section_bounds(which))
+        (start,), (end,) = (each.tolist() for each in self.sections(np.array([index])))
         return RawEntry(header, self._key_section(index), self.file.bytes[start:end])
 
     def refuse(self, index: int, why: str) -> NoReturn:
-        """Raises Corruption: for damage if the records are damaged, otherwise with this reason."""
-        self.verify(np.array([index]))
-        self._refuse(index, why)
-
-    def _refuse(self, index: int, why: str) -> NoReturn:
+        """Raises Corruption."""
         self.file.refuse(int(self._places[index]), why)
 
     @property

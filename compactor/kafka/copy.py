@@ -1,11 +1,9 @@
 """Copies the surviving batches of a task's files into the new ledger of their group.
 
 A batch that keeps all its records and gets no horizon is copied as bytes; one that keeps some is
-rebuilt (rewrite.py). Only the surviving records are read, at the places that the scan found. A
-batch that extends beyond the map is read completely.
-
-All batches whose keys the scan read are verified here, also those that lose all their records: if a
-key was damaged, the cleaning fails before its ledgers are published.
+rebuilt (rewrite.py). Batches that lose all their records are not read. Of other batches, only the
+surviving records are read, at the places that the scan found. A batch that extends beyond the map
+is read completely.
 """
 
 from __future__ import annotations
@@ -83,9 +81,7 @@ class Copy:
         for records in read_records(batches, np.flatnonzero(stays & batches.is_control)):
             self._keep_markers(batches, records, decisions, survivors)
         has_data, is_covered = stays & ~batches.is_control, batches.last_offset <= rules.latest
-        has_chosen = self._has_chosen(batches)
-        batches.verify(np.flatnonzero(has_data & is_covered & ~has_chosen))
-        with_chosen = np.flatnonzero(has_data & is_covered & has_chosen)
+        with_chosen = np.flatnonzero(has_data & is_covered & self._has_chosen(batches))
         for records in read_chosen(batches, with_chosen, self._chosen):
             selection = kept_records(records, rules, np.arange(len(records)))
             self._keep_records(batches, records, selection, survivors)

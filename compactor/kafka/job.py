@@ -7,9 +7,9 @@ The groups of segments, and their copy tasks, are known before: the driver reads
 of each task begin. Between the jobs it decides from small results, which have a partition of their
 own: the number of keys, and the transactions. The other partitions remain in the engine.
 
-If there are more keys than the map takes, it is built once more, with the first offset of each key:
-from these the driver finds the record at which the map is full. Then the map is rebuilt up to
-there.
+If there are more keys than the map takes, the driver finds the record at which it is full, by the
+first offset of each key, and the map is rebuilt up to there. If there are fewer records, tasks do
+not look for first offsets.
 
 Tasks share the I/O limit of the cleaning. The driver's own reads are not limited: headers, and the
 records at which a full map stops.
@@ -108,12 +108,8 @@ class CleaningJob:
     def _map(self) -> Iterator[_Map]:
         """Builds the map; its records are available until the block ends."""
         first, bound = self._plan.first_dirty_offset, self._plan.upper_bound
-        whole = Range(first, bound - 1, bound)
-        with self._mapped(whole) as offset_map:
-            if sum(each.keys for each in offset_map.of(Distinct)) < self._plan.keys_max:
-                yield offset_map
-                return
-        with self._mapped(whole, self._plan.keys_max) as offset_map:
+        firsts_max = self._plan.keys_max if self._tasks.may_fill else 0
+        with self._mapped(Range(first, bound - 1, bound), firsts_max) as offset_map:
             stop = self._stop(offset_map)
             if stop is None:
                 yield offset_map
@@ -152,7 +148,9 @@ class CleaningJob:
             rows.unpersist()
 
     def _stop(self, offset_map: _Map) -> Stop | None:
-        """Returns where the map is full, by its first offsets; None if no key is left then."""
+        """Returns where the map is full; None if it is not."""
+        if sum(each.keys for each in offset_map.of(Distinct)) < self._plan.keys_max:
+            return None
         run_job, after = self._engine.context.runJob, len(offset_map.runs) + 1
         firsts = (
             content

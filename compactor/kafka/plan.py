@@ -48,6 +48,8 @@ class CleaningTasks:
     scans: tuple[tuple[InputSegment, ...], ...]
     buckets: int
     lines: tuple[AbortedTransaction, ...]
+    # Whether there may be more keys than the map takes.
+    may_fill: bool
 
     @property
     def is_solo(self) -> bool:
@@ -72,6 +74,7 @@ def plan_tasks(plan: CleanPlan, cores: int) -> CleaningTasks:
         scans=contiguous(files, tasks, size_bytes_of),
         buckets=buckets,
         lines=lines_of(plan.aborted, start),
+        may_fill=sum(file.record.messages for file in files) >= plan.keys_max,
     )
 
 

@@ -168,18 +168,18 @@ class Columns:
             records.source.refuse(int(records.batches[batch]), "an invalid record")
 
 
-def read_records(batches: Batches, indexes: Integers, *, verify: bool = True) -> Iterator[Records]:
+def read_records(batches: Batches, indexes: Integers) -> Iterator[Records]:
     """Yields the records of these batches, all at once unless they are large when decompressed.
 
-    Each batch has at least one. Raises Corruption. Without `verify`, damage may pass unnoticed.
+    Each batch has at least one. Raises Corruption; sections are verified.
     """
-    for sections in _read_sections(batches, indexes, verify=verify):
+    for sections in _read_sections(batches, indexes):
         yield _read_all(batches, sections)
 
 
 def read_chosen(batches: Batches, indexes: Integers, chosen: Located) -> Iterator[Records]:
     """Yields the chosen records of these batches, as read_records does, without the others."""
-    for sections in _read_sections(batches, indexes, verify=True):
+    for sections in _read_sections(batches, indexes):
         yield _read_chosen(batches, sections, chosen)
 
 
@@ -192,12 +192,10 @@ class _Sections(NamedTuple):
     ends: Integers
 
 
-def _read_sections(batches: Batches, indexes: Integers, *, verify: bool) -> Iterator[_Sections]:
+def _read_sections(batches: Batches, indexes: Integers) -> Iterator[_Sections]:
     if not len(indexes):
         return
-    if verify:
-        batches.verify(indexes)
-    starts, ends = batches.section_bounds(indexes)
+    starts, ends = batches.sections(indexes)
     codecs = batches.attributes[indexes] & COMPRESSION
     if not codecs.any():
         origin = starts[0]

@@ -110,8 +110,7 @@ def _read(
     unread = int(counts[in_range].sum())
     unread -= int(batches.record_count[indexes][in_range[indexes]].sum())
     messages, keyless = unread, 0
-    # The copy verifies these batches, too (copy.py).
-    for records in read_records(batches, indexes, verify=False):
+    for records in read_records(batches, indexes):
         columns = records.columns()
         # Offsets ascend.
         bounds = (mapped.last + 1, mapped.stop)

@@ -122,8 +122,7 @@ def test_a_rebuilt_map_is_throttled_again(
     assert [group.source_segments for group in manifest.groups] == [1]
     read, written = _file_bytes(log, manifest)
     copied = sum(file.size_bytes for file in log.segments[0].files)
-    # Maps: one that is full, one with first offsets, and one up to the record at which it is full.
-    assert time.now == pytest.approx((3 * read + copied + written) / 1_000)
+    assert time.now == pytest.approx((2 * read + copied + written) / 1_000)
 
 
 @pytest.mark.parametrize("rate", [-1.0, float("nan")])

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.kafka.batches import Batches, LogFile
+from ledgerfold.compactor.kafka.copy import Copy
 from ledgerfold.compactor.kafka.plan import plan_tasks
 from ledgerfold.compactor.kafka.records import read_chosen, read_records
-from ledgerfold.compactor.kafka.rows import Located
+from ledgerfold.compactor.kafka.rows import Located, Row
 from ledgerfold.compactor.positions import ranges
 from ledgerfold.storage.errors import Corruption, InvalidRequest
 from ledgerfold.storage.kafka.compression import KafkaCompression
@@ -79,9 +82,7 @@ def test_a_damaged_header_is_named(log: KafkaLog) -> None:
 
 @pytest.mark.parametrize("compression", [KafkaCompression.NONE, KafkaCompression.LZ4])
 def test_damage_of_any_record_byte_is_named(tmp_path: Path, compression: int) -> None:
-    """Also in a batch without a surviving record, which the copy does not read: the map has read
-    its keys. Nothing is decided by damaged keys.
-    """
+    """Also in a batch without a surviving record: nothing is decided by damaged keys."""
     log = KafkaLog(tmp_path)
     log.write("[0:a=1 1:b=1] [2:a=2 3:c=1] [4:a=3 5:b=2] |", compression=compression)
     (file,) = plan_tasks(log.plan(), cores=1).files
@@ -98,6 +99,24 @@ def test_damage_of_any_record_byte_is_named(tmp_path: Path, compression: int) ->
         path.write_bytes(content)
     log.clean()
     assert log.text() == "2..3[3:c=1] 4..5[4:a=3 5:b=2]"
+
+
+def test_damage_that_only_the_map_reads_is_named(
+    log: KafkaLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy would read sound bytes, but a key of the map may be another one."""
+    path = log.ledgers_dir / log.segments[0].files[0].path
+    content = path.read_bytes()
+    run = Copy.run
+
+    def after_a_recovery(copy: Copy, files: Sequence[InputSegment]) -> Iterator[Row]:
+        path.write_bytes(content)
+        return run(copy, files)
+
+    monkeypatch.setattr(Copy, "run", after_a_recovery)
+    damage(path, len(content) - 5)
+    with pytest.raises(Corruption, match="value section CRC32C"):
+        log.clean()
 
 
 def test_a_segment_in_several_ledgers(log: KafkaLog) -> None:
