@@ -18,6 +18,7 @@ from itertools import islice
 
 from ledgerfold.broker.common.given_names import check_name
 from ledgerfold.broker.common.names import full_topic
+from ledgerfold.broker.faults.faults import looked_up
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
 from ledgerfold.broker.topics.access import AccessMode, Claim
 from ledgerfold.broker.topics.broker import AnyTopic, Broker, PulsarTopic
@@ -45,7 +46,10 @@ async def publish(broker: Broker, context: Context) -> None:
     opening = await REQUESTS.opening(context)
     if opening is None:
         return
-    topic = await broker.any_topic(full_topic(opening.topic), to_write=True)
+    name = full_topic(opening.topic)
+    # Clients make no call for it.
+    await looked_up(broker.faults, name)
+    topic = await broker.any_topic(name, to_write=True)
     schema_version = await _schema_version(broker, topic, opening)
     producer = await _attach(topic, opening, context)
     producer.peer = peer_of(context, broker.clock_ms())

@@ -17,6 +17,7 @@ from ledgerfold.storage.errors import (
     LedgerfoldError,
     ProducerBusy,
     SubscriptionExists,
+    TopicIsPartitioned,
     Unavailable,
 )
 from ledgerfold.v1 import admin_pb2, admin_pb2_grpc, data_pb2, data_pb2_grpc, records_pb2
@@ -97,6 +98,8 @@ class FakeDataService(data_pb2_grpc.DataServiceServicer):
         try:
             async for request in requests:
                 if request.HasField("open"):
+                    if count := self.partitions.get(short_name(request.open.topic)):
+                        raise TopicIsPartitioned(request.open.topic, count)
                     topic = self.on_open(request.open)
                     wanted = request.open.producer_name or f"fake-{len(self.opened)}"
                     if wanted in topic.connected:

@@ -29,7 +29,7 @@ from ledgerfold.broker.client.messages.routing import (
 )
 from ledgerfold.broker.client.streams.batching import Listener, QuickRows
 from ledgerfold.broker.client.streams.connection import Connection
-from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.errors import LedgerfoldError, TopicNotFound
 
 
 def router_for(
@@ -155,10 +155,16 @@ async def open_producer(
     connection: Connection, config: ProducerConfig, is_io_thread: Callable[[], bool]
 ) -> AnyProducer:
     """Opens a producer on a topic of either kind. Raises the broker's errors."""
-    if count := await connection.partition_count(config.topic):
-        core = PartitionedProducerCore(connection, config, is_io_thread, count)
-        return await core.open(count)
-    return await ProducerCore.open(connection, config, is_io_thread)
+    try:
+        # A topic that is not partitioned, as most are, costs no call for their number.
+        return await ProducerCore.open(connection, config, is_io_thread)
+    except TopicNotFound:
+        # No topic has the name of a partitioned topic.
+        count = await connection.partition_count(config.topic)
+        if not count:
+            raise
+    core = PartitionedProducerCore(connection, config, is_io_thread, count)
+    return await core.open(count)
 
 
 def config_of_each(config: ProducerConfig, count: int) -> ProducerConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -378,7 +379,16 @@ def test_pending_messages_fail_if_another_producer_used_the_name(
     assert broker.topic("t").values() == [b"0"]
 
 
-def test_closing_the_client_ends_a_waiting_open(broker: ThreadedFakeBroker, client: Client) -> None:
+@pytest.mark.parametrize(
+    ("method", "open_one"),
+    [
+        ("Publish", lambda client: client.create_producer("t")),
+        ("GetPartitions", lambda client: client.create_reader("t", MessageId.earliest)),
+    ],
+)
+def test_closing_the_client_ends_a_waiting_open(
+    broker: ThreadedFakeBroker, client: Client, method: str, open_one: Callable[[Client], object]
+) -> None:
     """The thread that opens gets a typed error, at once."""
     asked, outcomes = threading.Event(), []
 
@@ -386,15 +396,15 @@ def test_closing_the_client_ends_a_waiting_open(broker: ThreadedFakeBroker, clie
         asked.set()
         await asyncio.Event().wait()
 
-    broker.service.GetPartitions = never_answer  # type: ignore[method-assign]
+    setattr(broker.service, method, never_answer)
 
-    def open_one() -> None:
+    def try_to_open() -> None:
         try:
-            client.create_producer("t")
+            open_one(client)
         except LedgerfoldError as error:
             outcomes.append(error)
 
-    opener = threading.Thread(target=open_one)
+    opener = threading.Thread(target=try_to_open)
     broker.stop_now()
     broker.start_now()  # with the method of now
     opener.start()
