@@ -9,8 +9,8 @@ were written batch by batch. Time is that of the complete run, with files synced
 are the processor time of Spark's Python workers and the JVM together, regardless of other load.
 Kafka's own cleaner takes 1.5-2.0 s and 7-9 s on two cores; with `--peer`, both cleaners alternate
 on the same batches (kafka_peer.py). Memory is the peak proportional set size of Spark's Python
-workers and the JVM together, of all rounds; the driver is this process, which also makes the input,
-and does not count.
+workers and the JVM together, in further rounds, since the samples take processor time; the driver
+is this process, which also makes the input, and does not count.
 """
 
 from __future__ import annotations
@@ -87,18 +87,25 @@ def _measure(
     if peer is not None:
         batches = kafka_peer.written(batches, theirs)
     plan = _plan(folder / LEDGERS, workload, batches)
-    seconds, of_cores, of_peer = [], [], []
-    peak_bytes = 0
-    for turn in range(1 + rounds):
+    seconds, of_cores, of_peer = list[float](), list[float](), list[float]()
+
+    def clean() -> tuple[float, float]:
+        """Returns the seconds, and those of a core."""
         began, used = time.perf_counter(), processes.processor_seconds(pids())
-        with PeakMemory(pids) as memory:
-            CleanRun(plan, session, REAL, time.time).execute()
-        peak_bytes = max(peak_bytes, memory.proportional)
-        seconds.append(time.perf_counter() - began)
-        of_cores.append(processes.processor_seconds(pids()) - used)
+        CleanRun(plan, session, REAL, time.time).execute()
+        took = time.perf_counter() - began, processes.processor_seconds(pids()) - used
         REAL.remove_dir(folder / LEDGERS / str(_CLEAN))
+        return took
+
+    for turn in range(1 + rounds):
+        took = clean()
+        seconds.append(took[0])
+        of_cores.append(took[1])
         if peer is not None:
             of_peer.append(kafka_peer.seconds(peer, theirs, f"peer-{workload.value_bytes}-{turn}"))
+    with PeakMemory(pids) as memory:
+        for _ in range(rounds):
+            clean()
     REAL.remove_dir(folder / LEDGERS)
     name = f"{workload.value_bytes} bytes"
     # The first one warms up.
@@ -108,7 +115,7 @@ def _measure(
         theirs_s = median(of_peer[1:])
         report.add(f"{name}: Kafka's", theirs_s, "s", spread(of_peer[1:]))
         report.add(f"{name}: ours, by Kafka's", median(seconds[1:]) / theirs_s, "x", "goal 1")
-    report.add(f"{name}: peak memory", peak_bytes / MB, "MB", "goal 800 MB")
+    report.add(f"{name}: peak memory", memory.proportional / MB, "MB", "goal 800 MB")
 
 
 def _plan(ledgers_dir: Path, workload: Workload, batches: Iterable[bytes]) -> CleanPlan:
