@@ -47,7 +47,7 @@ async def publish(broker: Broker, context: Context) -> None:
     if opening is None:
         return
     name = full_topic(opening.topic)
-    # Clients make no call for it.
+    # Opening the stream is the lookup: a producer needs no other call before.
     await looked_up(broker.faults, name)
     topic = await broker.any_topic(name, to_write=True)
     schema_version = await _schema_version(broker, topic, opening)

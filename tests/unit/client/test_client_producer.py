@@ -379,6 +379,25 @@ def test_pending_messages_fail_if_another_producer_used_the_name(
     assert broker.topic("t").values() == [b"0"]
 
 
+def test_only_a_partitioned_topic_costs_a_call_for_its_partitions(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    asked, answer = list[str](), broker.service.GetPartitions
+
+    async def noted(request: Any, context: Any) -> Any:
+        asked.append(request.topic)
+        return await answer(request, context)
+
+    broker.service.GetPartitions = noted  # type: ignore[method-assign]
+    broker.service.partitions["p"] = 2
+    broker.stop_now()
+    broker.start_now()  # with the method of now
+    client.create_producer("t").close()
+    assert asked == []
+    client.create_producer("p").close()
+    assert len(asked) == 1
+
+
 @pytest.mark.parametrize(
     ("method", "open_one"),
     [
