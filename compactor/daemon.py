@@ -12,15 +12,37 @@ it would take 30 ms each time, and copy the pages that the workers share.
 from __future__ import annotations
 
 import gc
+import os
+import sys
+from collections.abc import Sequence
 
-# Threads do not survive a fork: none of these modules starts any on import. (numpy's linear algebra
-# would; compactor/job/session.py sets OPENBLAS_NUM_THREADS=1.)
-import pyspark.worker  # noqa: F401
-from pyspark.daemon import manager
+from ledgerfold.garbage import garbage_kept
 
-import ledgerfold.compactor.job.tasks  # noqa: F401
 
-if __name__ == "__main__":
+def without_archives(path: Sequence[str]) -> list[str]:
+    """Removes the archives of an installed pyspark from a search path that has its folder, too.
+
+    Spark puts archives of pyspark and py4j first. Python compiles modules from them in every
+    process, for a third of a second; the installed ones are compiled. Elsewhere, an executor may
+    have only the archives.
+    """
+    installed = tuple(os.path.join(folder, "pyspark", "") for folder in path)
+    return [each for each in path if not (each.startswith(installed) and os.path.isfile(each))]
+
+
+def main() -> None:
+    sys.path[:] = without_archives(sys.path)
+    with garbage_kept():
+        # Threads do not survive a fork: none of these modules starts any on import. (numpy's linear
+        # algebra would; compactor/job/session.py sets OPENBLAS_NUM_THREADS=1.)
+        import pyspark.worker  # noqa: F401
+        from pyspark.daemon import manager
+
+        import ledgerfold.compactor.job.tasks  # noqa: F401
     gc.collect()
     gc.freeze()
     manager()
+
+
+if __name__ == "__main__":
+    main()

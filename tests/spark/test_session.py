@@ -1,9 +1,11 @@
-"""The Spark session: its sockets, and the garbage collection of its Python workers."""
+"""The Spark session: its sockets, and the imports and garbage collection of its Python workers."""
 
 from __future__ import annotations
 
 import gc
 from pathlib import Path
+
+import pyspark
 
 from ledgerfold.compactor.job.session import Session, SessionSettings, socket_settings
 
@@ -20,6 +22,12 @@ def test_python_workers_do_not_visit_imported_modules(session: Session) -> None:
     """Spark has them collect garbage after each task."""
     frozen = session.context.parallelize([0], 1).map(lambda _: gc.get_freeze_count()).collect()
     assert frozen[0] > 50_000
+
+
+def test_python_workers_import_the_installed_pyspark(session: Session) -> None:
+    """From Spark's archive of it, each daemon would compile it, for a third of a second."""
+    paths = session.context.parallelize([0], 1).map(lambda _: pyspark.__file__).collect()
+    assert paths == [pyspark.__file__]
 
 
 def test_a_long_path_of_the_folder_does_not_matter(tmp_path: Path) -> None:
