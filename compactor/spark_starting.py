@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import tempfile
-import threading
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
 import pyspark
 
-from ledgerfold.compactor.class_archive import ClassArchive, dump_archive
+from ledgerfold.compactor.class_archive import ArchiveWriter, ClassArchive
 from ledgerfold.compactor.java import Java
 from ledgerfold.compactor.job.engine import SPARK, Engine
 from ledgerfold.compactor.job.executors import check_executors
@@ -43,8 +43,10 @@ class SparkStart(EngineStart):
     java: Java
     archive: ClassArchive
     name = SPARK
-    _is_dead: bool = False
-    _archiving: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._writer = ArchiveWriter(self.archive, REAL)
+        self._class_list = self.local_dir / "classes"
 
     def info(self) -> GetCompactorInfoResponse:
         return GetCompactorInfoResponse(
@@ -63,9 +65,8 @@ class SparkStart(EngineStart):
         # Temporary files of this process and its children are removed with the folder.
         os.environ["TMPDIR"] = tempfile.tempdir = str(self.local_dir)
         try:
-            session = start_session(
-                SessionSettings(self.master, self.local_dir, self.archive.java_options)
-            )
+            options = self.archive.java_options(self._class_list)
+            session = start_session(SessionSettings(self.master, self.local_dir, options))
             if not session.is_local:
                 check_executors(session.context)
         except CompactorUnavailable:
@@ -86,20 +87,20 @@ class SparkStart(EngineStart):
 
     def after_start(self, engine: Engine) -> None:
         assert isinstance(engine, Session)
-        with self._archiving:
-            if not self._is_dead and not self.archive.exists:
-                dump_archive(engine.context, self.archive, REAL)
+        if not self.archive.exists:
+            # If the JVM ends meanwhile, so does the worker.
+            with contextlib.suppress(*engine.failures):
+                self._writer.write(engine.context, self._class_list)
 
     def ended(self, engine: Engine) -> str:
         assert isinstance(engine, Session)
-        how = engine.jvm_end()
-        self._is_dead = True
-        return f"Spark's JVM ended ({how})"
+        return f"Spark's JVM ended ({engine.jvm_end()})"
 
     def abandon(self) -> None:
         end_jvm()
 
     def clean_up(self) -> None:
+        self._writer.stop()
         REAL.remove_dir(self.local_dir)
 
 

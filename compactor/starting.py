@@ -1,7 +1,7 @@
 """The start and end of a worker's engine (compactor/job/engine.py), and those of the inline engine.
 
-The worker calls `start`, `ended` and `abandon` on threads of their own, all others on the thread
-that runs jobs, or when no job runs.
+The worker calls `start`, `after_start`, `ended` and `abandon` on threads of their own, all others
+on the thread that runs jobs, or when no job runs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class EngineStart(ABC):
         """Runs a first small job, if later ones are faster after it. Raises what a job raises."""
 
     def after_start(self, engine: Engine) -> None:
-        """Prepares faster later starts. Takes seconds, in which no job runs."""
+        """Prepares faster later starts. Takes seconds, in which jobs run; `clean_up` ends it."""
         return
 
     def ended(self, engine: Engine) -> str:

@@ -4,8 +4,8 @@
 2. The engine starts, on a thread. Health says SERVING. A tiny run then warms Spark up; if a run is
    waiting, that run is executed first. If Spark fails before it is warm, and `--engine auto` was
    asked for, the inline engine takes its place; another JSON line names it, with the reason.
-3. On a machine's first start of Spark the JVM's class-data archive is written, for later starts: as
-   soon as nothing runs, at the latest when the worker is stopped.
+3. On a machine's first start of Spark the JVM's class-data archive is written, for later starts, as
+   soon as nothing runs.
 4. The end: SIGTERM, SIGINT, or, if standard input is a pipe from the parent, its end of file (the
    parent has ended). Health says NOT_SERVING, runs fail with the reason, the engine stops. A second
    signal exits at once. When Spark's JVM dies, so does the worker: its parent starts another.
@@ -52,12 +52,10 @@ _GRACE_SECONDS = 2.0
 _START_SECONDS = 120.0
 # The time for cancelled runs to end. A thread may hang on a dead JVM.
 _RUN_END_SECONDS = 15.0
-# This includes 3 s for a class-data archive.
-_ENGINE_STOP_SECONDS = 8.0
+_ENGINE_STOP_SECONDS = 5.0
 # A broker with a waiting run sends it at once: the run does not wait for the warm-up.
 _FIRST_RUN_SECONDS = 0.3
-# The JVM does not run tasks while it writes the archive: so not between runs that follow each
-# other.
+# The archive takes a processor for seconds: not while runs follow each other.
 _IDLE_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -184,7 +182,9 @@ class Worker:
             return
         self._fallback = None
         await self._idle(_IDLE_SECONDS)
-        await in_thread(self._start.after_start, engine)
+        await asyncio.wait(
+            {self._in_daemon("after-start", partial(self._start.after_start, engine))}
+        )
 
     def _failed(self, engine: Engine, why: str) -> None:
         """Ends the worker, unless another engine takes the place of one that has never worked."""
@@ -234,18 +234,11 @@ class Worker:
             ending.add(self._abandoning)
         if not self._is_engine_dead:
             loop = asyncio.get_running_loop()
-            ending.add(loop.run_in_executor(None, self._end, engine))
+            ending.add(loop.run_in_executor(None, engine.stop))
         if ending:
             await asyncio.wait(ending, timeout=_ENGINE_STOP_SECONDS)
         # Last, because a JVM that loses its folder no longer ends by itself.
         await asyncio.to_thread(self._settings.engine.clean_up)
-
-    def _end(self, engine: Engine) -> None:
-        # Otherwise workers that are always stopped before they are idle would never write it. If
-        # the broker was killed, its successor may be waiting.
-        if self._is_signalled:
-            self._start.after_start(engine)
-        engine.stop()
 
     def _watch_signals(self) -> None:
         def stop(number: int) -> None:

@@ -78,8 +78,7 @@ class SupervisorLimits:
     check: float = 25.0
     # A worker that does not end a cancelled run within this time is killed.
     cancel: float = 10.0
-    # The time between SIGTERM and SIGKILL. The first worker of a machine may write its class-data
-    # archive.
+    # The time between SIGTERM and SIGKILL.
     stop: float = 10.0
     # A worker that stopped serving ends its runs, then itself, within this time.
     leave: float = 20.0

@@ -48,6 +48,10 @@ def _endless(folder: Path) -> CompactionPlan:
     return log.plan(100)
 
 
+def _jvms(worker: CompactorProcess) -> list[int]:
+    return [pid for pid in worker.children() if "java" in command(pid).split(" ")[0]]
+
+
 def test_a_run_sends_progress_then_a_manifest(worker: CompactorProcess, tmp_path: Path) -> None:
     """The manifest lists what the model keeps, with counts and times."""
     log = _log(tmp_path)
@@ -150,9 +154,30 @@ def test_a_disconnected_client_cancels_its_run(worker: CompactorProcess, tmp_pat
     )
 
 
-def test_an_idle_worker_leaves_a_class_archive(worker: CompactorProcess, cache_dir: Path) -> None:
-    """The first run does not wait for it; later workers of the machine start with it."""
+def test_an_idle_worker_leaves_a_class_archive(
+    worker: CompactorProcess, cache_dir: Path, tmp_path: Path
+) -> None:
+    """No run waits for it; the JVMs of later workers of the machine use it."""
     wait_until(lambda: list(cache_dir.glob("*.jsa")), "the class-data archive")
+    with CompactorProcess(tmp_path, cache_dir) as later:
+        later.wait_until_serving()
+        maps = [Path(f"/proc/{pid}/maps").read_text() for pid in _jvms(later)]
+    # A JVM silently ignores an archive that does not fit.
+    assert [str(cache_dir) in each for each in maps] == [True]
+
+
+def test_a_worker_stopped_while_its_archive_is_written_leaves_none(tmp_path: Path) -> None:
+    """Until then, runs go on."""
+    cache = tmp_path / "cache"
+    with CompactorProcess(tmp_path, cache) as hurried:
+        hurried.wait_until_serving()
+        wait_until(lambda: any("-Xshare:dump" in command(pid) for pid in _jvms(hurried)), "its JVM")
+        log = _log(tmp_path)
+        assert read_messages(log.ledgers_dir, hurried.run(log.plan(5))[1].segments)
+        hurried.process.terminate()
+        assert hurried.process.wait(WAIT_S) == 0
+        wait_until(lambda: not hurried.children(), "the end of both JVMs")
+    assert not list(cache.iterdir())
 
 
 def test_the_worker_describes_itself(worker: CompactorProcess) -> None:
@@ -199,8 +224,7 @@ def test_the_worker_ends_with_its_jvm(tmp_path: Path, cache_dir: Path) -> None:
         assert orphaned.process.poll() is None
         with orphaned.running(plan) as call:
             wait_until((tmp_path / "ledgers" / "100").exists, "the run's folder")
-            java = [pid for pid in orphaned.children() if "java" in command(pid).split(" ")[0]]
-            for pid in java:
+            for pid in _jvms(orphaned):
                 os.kill(pid, signal.SIGKILL)
             wait_until(call.done, "the end of the run")
             assert call.code() == grpc.StatusCode.INTERNAL
