@@ -1,8 +1,8 @@
 """Spark's daemon of Python workers, which imports all modules of a task before it forks.
 
 Spark ends a Python worker after a minute of idleness. Its successor is a fork of this process and
-so has numpy, pyarrow and the modules of this package already, instead of importing them for half a
-second. Spark runs it as `python -m ledgerfold.compactor.daemon pyspark.worker`
+so has numpy, pyarrow and the modules of this package already, instead of importing them for a
+quarter of a second. Spark runs it as `python -m ledgerfold.compactor.daemon pyspark.worker`
 (compactor/job/session.py, spark.python.daemon.module).
 
 A Python worker collects garbage after each task. What this process has imported is exempt: to visit

@@ -15,8 +15,8 @@ Settings, and their reasons:
   cleaner runs often enough for a worker that runs for weeks.
 * The JVM only moves bytes: using only the fast compiler and the serial collector starts in less
   than half the time of the defaults, and costs nothing here. Its young generation is small: what
-  passes through is large, and belongs to the old one. A class-data archive halves the remaining
-  time (compactor/class_archive.py).
+  passes through is large, and belongs to the old one. A class-data archive saves a third of the
+  remaining time (compactor/class_archive.py).
 * The heap starts small and grows with what is live: by default it would start at a 64th of the
   machine's memory and fill that with rows that nobody needs any more. Buffers of sent rows are not
   cached for each thread. Classes may fill 96 MB before a collection: Spark's are fewer, and the
