@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ledgerfold.compactor.job.distinct import HashedKeys
 from ledgerfold.compactor.job.joined_keys import joined_keys
@@ -124,6 +125,8 @@ def _read(
             unmapped.add(columns, np.flatnonzero(is_keyed & is_unmapped))
             is_keyed &= ~is_unmapped
         chunk.add(columns, np.flatnonzero(is_keyed))
+        # Their columns take as much memory as the fold.
+        del records, columns
         # Here, and not at the end: batches may be many times larger when decompressed.
         yield from chunk.emptied()
         yield from unmapped.emptied()
@@ -147,13 +150,15 @@ class _FoldBuffer:
         if clean:
             rows, last = selected[:clean], offsets[:clean]
             starts = ~columns.records.starts_in_batches(rows)
-            keys = columns.keys(rows).where(np.arange(clean))
-            self._clean.add(_Part(*keys, last, starts, last if self._with_firsts else None))
+            column, hashed = columns.keys(rows).where(np.arange(clean))
+            firsts = last if self._with_firsts else None
+            self._clean.add(_Part(column, hashed, last, starts, firsts))
         if clean < len(selected):
             rows, last = selected[clean:], offsets[clean:]
-            keys, winners, firsts = _folded(columns.keys(rows), last if self._with_firsts else None)
+            keys = columns.keys(rows)
+            winners, firsts = _folded(keys, last if self._with_firsts else None)
             starts = columns.records.starts_in_batches(rows.take(winners))
-            self._mapped.add(_Part(*keys, last.take(winners), starts, firsts))
+            self._mapped.add(_Part(*keys.where(winners), last.take(winners), starts, firsts))
 
     def emptied(self) -> Iterator[Row]:
         """Yields the fragments of everything added, if it is enough, and empties the buffer."""
@@ -163,18 +168,17 @@ class _FoldBuffer:
             or sum(rows.key_bytes for rows in each) >= FOLD_KEY_BYTES
         ):
             yield from self.folded()
-            self._clean, self._mapped = _Rows(), _Rows()
 
     def folded(self) -> Iterator[Row]:
-        """Yields the fragments of everything added."""
-        if self._clean.count:
-            keys, numbers = self._clean.joined()
+        """Yields the fragments of everything added, and empties the buffer."""
+        clean, mapped = self._clean, self._mapped
+        self._clean, self._mapped = _Rows(), _Rows()
+        if clean.count:
+            keys, numbers = clean.joined()
             yield from in_buckets(keys.column(), numbers, self._buckets, keys.hashes)
-        if self._mapped.count:
-            keys, (last, start, *first) = self._mapped.joined()
-            (column, hashed), rows, firsts = _folded(keys, first[0] if first else None)
-            numbers = _numbers(last.take(rows), start.take(rows), firsts)
-            yield from in_buckets(column, numbers, self._buckets, hashed.hashes)
+        if mapped.count:
+            column, numbers, hashes = _last_of_each(*mapped.joined())
+            yield from in_buckets(column, numbers, self._buckets, hashes)
 
 
 class _Part(NamedTuple):
@@ -190,7 +194,7 @@ class _Part(NamedTuple):
 
 
 class _Rows:
-    """Keys with offsets, as added."""
+    """Keys with offsets, as added, until they are joined once."""
 
     def __init__(self) -> None:
         self.count = self.key_bytes = 0
@@ -202,8 +206,13 @@ class _Rows:
         self.key_bytes += part.keys.nbytes
 
     def joined(self) -> tuple[HashedKeys, FragmentColumns]:
-        columns, hashed, *numbers = zip(*self._parts, strict=True)
-        keys = HashedKeys.of(pa.concat_arrays(columns), Hashed.joined(hashed))
+        columns, hashed, *numbers = map(list, zip(*self._parts, strict=True))
+        # Each column is released once it is joined, so that few are in memory twice.
+        self._parts.clear()
+        column = pa.concat_arrays(columns)
+        columns.clear()
+        keys = HashedKeys.of(column, Hashed.joined(hashed))
+        hashed.clear()
         return keys, _numbers(*(np.concatenate(each) for each in numbers if each[0] is not None))
 
 
@@ -212,16 +221,22 @@ def _numbers(last: Integers, start: Integers, first: Integers | None = None) -> 
     return last, start.astype(np.int32), *(() if first is None else (first,))
 
 
-def _folded(
-    keys: HashedKeys, first: Integers | None
-) -> tuple[tuple[pa.BinaryArray, Hashed], Integers, Integers | None]:
+def _folded(keys: HashedKeys, first: Integers | None) -> tuple[Integers, Integers | None]:
     """Folds rows, in offset order, into one for each key, in order of its last one.
 
-    Returns the keys and their hashes, the last row of each, and the first offset if there are any.
+    Returns the last row of each key, and the first offset if there are any.
     """
     groups = keys.grouped()
-    rows = groups.last
-    return keys.where(rows), rows, None if first is None else first.take(groups.first)
+    return groups.last, None if first is None else first.take(groups.first)
+
+
+def _last_of_each(
+    keys: HashedKeys, numbers: FragmentColumns
+) -> tuple[pa.BinaryArray, FragmentColumns, NDArray[np.uint64]]:
+    """Folds rows with these numbers. Returns the keys, numbers and hashes."""
+    last, start, *first = numbers
+    rows, firsts = _folded(keys, first[0] if first else None)
+    return keys.column(rows), _numbers(last.take(rows), start.take(rows), firsts), keys.hashes[rows]
 
 
 def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[Row]:
