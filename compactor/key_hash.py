@@ -34,15 +34,14 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 def hashes_of(keys: pa.BinaryArray) -> Hashes:
     """Returns the hash of each key."""
-    offsets, blob = offsets_of(keys).astype(np.int64), keys.buffers()[2]
+    offsets, blob = offsets_of(keys), keys.buffers()[2]
     buffer = np.empty(0, np.uint8) if blob is None else np.frombuffer(blob, np.uint8)
-    starts, sizes, words = offsets[:-1], np.diff(offsets), Words(buffer)
-    hashes = np.empty(len(sizes), np.uint64)
-    for first in range(0, len(sizes), BLOCK_ROWS):
-        block = slice(first, first + BLOCK_ROWS)
-        hashes[block] = _hashes(words, starts[block], sizes[block])
-    for row in np.flatnonzero(sizes > LONG_BYTES).tolist():
-        key = buffer[starts[row] : starts[row] + sizes[row]]
+    words, hashes = Words(buffer), np.empty(len(keys), np.uint64)
+    for first in range(0, len(keys), BLOCK_ROWS):
+        block = offsets[first : first + BLOCK_ROWS + 1].astype(np.int64)
+        hashes[first : first + BLOCK_ROWS] = _hashes(words, block[:-1], np.diff(block))
+    for row in np.flatnonzero(np.diff(offsets) > LONG_BYTES).tolist():
+        key = buffer[offsets[row] : offsets[row + 1]]
         digest = hashlib.blake2b(key.tobytes(), digest_size=8).digest()
         hashes[row] = int.from_bytes(digest, "little")
     return hashes

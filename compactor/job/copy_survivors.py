@@ -9,7 +9,7 @@ messages have died. A raw segment is shared, too, if enough of it survives (shar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -42,22 +42,11 @@ def copy_survivors(
     MissingFile, DiskFailure, EntryTooLarge. The driver removes the whole folder with any unfinished
     files.
     """
-    surviving: list[Integers] = [np.empty(0, np.int64)]
-    dying: list[Integers] = [np.empty(0, np.int64)]
-    for row in rows:
-        match row[1]:
-            case Positions() as positions:
-                surviving.append(positions.values)
-            case Dead(positions):
-                dying.append(positions.values)
-            case Failure():
-                yield row
-                return
-            case _:
-                yield row
-    survivors, lost = rows_by_segment(surviving, segments), rows_by_segment(dying, segments)
+    received = yield from _received(rows, segments)
+    if received is None:
+        return
     with LedgerOutput(output) as ledger:
-        for segment, rows_left, changed in zip(segments, survivors, lost, strict=True):
+        for segment, rows_left, changed in zip(segments, *received, strict=True):
             if segment.is_indexed:
                 may_stay = not segment.is_merged and not _is_garbage(segment, output)
                 if may_stay and not len(changed):
@@ -89,10 +78,33 @@ def _is_garbage(segment: InputSegment, output: Output) -> bool:
     return record.dead.bytes > output.garbage_max * record.size_bytes
 
 
+def _received(
+    rows: Iterable[Row], segments: Sequence[InputSegment]
+) -> Generator[Row, None, tuple[list[Integers], list[Integers]] | None]:
+    """Returns the surviving and the dying rows of each segment; None after a Failure.
+
+    The rows that they came in are released with this generator, before files are copied.
+    """
+    surviving: list[Integers] = [np.empty(0, np.int64)]
+    dying: list[Integers] = [np.empty(0, np.int64)]
+    for row in rows:
+        match row[1]:
+            case Positions() as positions:
+                surviving.append(positions.values)
+            case Dead(positions):
+                dying.append(positions.values)
+            case Failure():
+                yield row
+                return None
+            case _:
+                yield row
+    return rows_by_segment(surviving, segments), rows_by_segment(dying, segments)
+
+
 def rows_by_segment(
     several: Sequence[Integers], segments: Sequence[InputSegment]
-) -> Iterator[Integers]:
-    """Yields the rows of each segment among these positions, ascending.
+) -> list[Integers]:
+    """Returns the rows of each segment among these positions, ascending.
 
     `segments`: neighbours. Raises CompactionFailed if a position is not in one of them, as a
     user-defined strategy may return it.
@@ -104,11 +116,13 @@ def rows_by_segment(
     if is_foreign.any():
         raise _not_in_the_log(int(positions[is_foreign][0]))
     order, ends = grouped(ordinals, len(segments))
+    found: list[Integers] = []
     for segment, (start, end) in zip(segments, pairwise((0, *ends)), strict=True):
         rows = ascending(positions[order[start:end]] & ROW_MASK)
         if len(rows) and rows[-1] >= segment.record.messages:
             raise _not_in_the_log((segment.ordinal << ROW_BITS) + int(rows[-1]))
-        yield rows
+        found.append(rows)
+    return found
 
 
 def _not_in_the_log(position: int) -> CompactionFailed:

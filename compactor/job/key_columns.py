@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ledgerfold.compactor.job.arrow_integers import as_offsets, to_arrow
 from ledgerfold.compactor.job.key_sections import Keys, is_opaque
@@ -147,12 +148,13 @@ class KeyColumns:
         if fits.all():
             offsets = self._offsets()
             ends = np.cumsum(counts + 1)
-            falls = np.zeros(len(offsets), np.int64)
-            falls[1:] = offsets[1:] < offsets[:-1]
+            falls = np.zeros(len(offsets), np.bool_)
+            np.less(offsets[1:], offsets[:-1], out=falls[1:])
             # Between two entries the offset returns to zero: it must be zero there.
             starts = ends - counts - 1
             falls[starts] = offsets[starts] != 0
-            fits = (np.add.reduceat(falls, starts) == 0) & (offsets[ends - 1] == _sizes(self._keys))
+            fits = ~np.logical_or.reduceat(falls, starts)
+            fits &= offsets[ends - 1] == _sizes(self._keys)
         self._require(fits)
 
     def _sizes_fit(self) -> Booleans:
@@ -247,7 +249,8 @@ class KeyColumns:
         """Returns the keys. A row without a key has an empty one. Raises LimitExceeded."""
         sizes = _sizes(self._keys)
         counts = np.array(self.counts, np.int64)
-        shifted = self._offsets() + np.repeat(np.cumsum(sizes) - sizes, counts + 1)
+        shifted = np.repeat(np.cumsum(sizes) - sizes, counts + 1)
+        shifted += self._offsets()
         # An entry's last offset equals the next one's first: one of the two is dropped.
         is_repeated = np.zeros(len(shifted), np.bool_)
         is_repeated[np.cumsum(counts + 1)[:-1]] = True
@@ -266,8 +269,8 @@ class KeyColumns:
         """Returns the position of each entry's first row."""
         return np.array(self._positions, np.int64)
 
-    def _offsets(self) -> Integers:
-        return np.frombuffer(b"".join(self._key_offsets), "<u4").astype(np.int64)
+    def _offsets(self) -> NDArray[np.uint32]:
+        return np.frombuffer(b"".join(self._key_offsets), "<u4")
 
 
 def _sizes(columns: list[bytes]) -> Integers:

@@ -113,10 +113,14 @@ class KeyIndexBuilder:
         if self._is_without:
             return
         columns.check()
-        rows = np.flatnonzero(columns.has_key()).astype(np.uint64)
         row_bits = max(columns.rows - 1, 1).bit_length()
-        values = hashes_of(columns.keys())[rows] >> np.uint64(row_bits) << np.uint64(row_bits)
-        values |= rows
+        values = hashes_of(columns.keys())
+        values >>= np.uint64(row_bits)
+        values <<= np.uint64(row_bits)
+        values |= np.arange(len(values), dtype=np.uint64)
+        has_key = columns.has_key()
+        if not has_key.all():
+            values = values[has_key]
         values.sort()
         stored = values.astype("<u8").tobytes()
         entries = columns.positions().astype("<u8").tobytes()

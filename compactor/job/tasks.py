@@ -86,7 +86,8 @@ class CopyTask:
 
     def __call__(self, index: int, rows: Iterable[Row]) -> Iterator[Row]:
         segments = self.tasks.copies[index]
-        received = list(rows)
+        # The iterator releases the list once it is exhausted, before files are copied.
+        received = iter(list(rows))
         yield 0, CopyBegan(self.clock())
         output, renumber = self.tasks.output, self.tasks.renumber_batches
         with armed(self.tasks.crash_at):
