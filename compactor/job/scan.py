@@ -55,10 +55,14 @@ def scan(
             for add in _additions(mapped, strategy):
                 add(columns)
                 if columns.rows >= CHUNK_ROWS_MAX or columns.key_bytes >= CHUNK_KEY_BYTES_MAX:
-                    yield from reduce_chunk(columns, strategy, buckets, retain_null_key)
+                    reduced = reduce_chunk(columns, strategy, buckets, retain_null_key)
+                    # The chunk's only owner is the generator, which releases it early.
                     columns = KeyColumns(strategy.reads_event_times)
+                    yield from reduced
     if columns.rows:
-        yield from reduce_chunk(columns, strategy, buckets, retain_null_key)
+        reduced = reduce_chunk(columns, strategy, buckets, retain_null_key)
+        del columns
+        yield from reduced
 
 
 def _additions(mapped: SegmentMap, strategy: Strategy) -> Iterator[Callable[[KeyColumns], object]]:
@@ -105,22 +109,26 @@ def reduce_chunk(
             yield int(positions[0] >> ROW_BITS) % buckets, Positions.of(positions)
         keys = keys.take(to_arrow(np.flatnonzero(has_key)))
         facts = facts.where(has_key)
+    counts = Counts(
+        messages_in=columns.messages,
+        entries_in=columns.entries,
+        bytes_in=columns.size_bytes,
+        tombstones=facts.tombstones,
+        null_keys=keyless,
+    )
+    # They take as much memory as the fragments.
+    del columns, has_key, is_live
     numbered = _numbered(keys, strategy)
+    del keys
     folded = strategy.begin(numbered.codes, facts, len(numbered.keys))
+    del facts
     if folded.codes is not None:
         numbered = numbered.take(folded.codes)
-    yield from in_buckets(numbered.keys, folded.fragments, buckets, numbered.hashes)
-    yield (
-        0,
-        Counts(
-            messages_in=columns.messages,
-            entries_in=columns.entries,
-            bytes_in=columns.size_bytes,
-            tombstones=facts.tombstones,
-            null_keys=keyless,
-            removed_events=folded.removed_events + (0 if retain_null_key else keyless),
-        ),
-    )
+    removed_events = folded.removed_events + (0 if retain_null_key else keyless)
+    fragments = in_buckets(numbered.keys, folded.fragments, buckets, numbered.hashes)
+    del numbered, folded
+    yield from fragments
+    yield 0, counts._replace(removed_events=removed_events)
 
 
 def _numbered(keys: pa.BinaryArray, strategy: Strategy) -> NumberedKeys:
