@@ -12,7 +12,7 @@ fit into a column of Arrow's, of at most 2 GiB (COLUMN_BYTES_MAX).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -56,11 +56,12 @@ class JoinedKeys:
 
 
 def joined_keys(
-    columns: Sequence[pa.BinaryArray], copied_bytes_max: int | None = None
+    columns: Iterable[pa.BinaryArray], copied_bytes_max: int | None = None
 ) -> JoinedKeys:
     """Returns the distinct keys of these columns. Raises LimitExceeded.
 
-    `copied_bytes_max`: the limit of keys that are joined, by default COPIED_BYTES_MAX.
+    The columns of an iterator are released once they are joined. `copied_bytes_max`: the limit of
+    keys that are joined, by default COPIED_BYTES_MAX.
     """
     filled = [column for column in columns if len(column)]
     if not filled:
@@ -68,6 +69,7 @@ def joined_keys(
     limit = COPIED_BYTES_MAX if copied_bytes_max is None else copied_bytes_max
     if key_bytes_of(filled) <= limit:
         column = pa.concat_arrays(filled)
+        filled.clear()
         groups = HashedKeys.of(column).grouped()
         return JoinedKeys(groups.codes, column, groups.last)
     try:
@@ -75,7 +77,7 @@ def joined_keys(
     except pa.ArrowCapacityError as error:
         raise LimitExceeded(
             "Bytes of distinct keys in one merge task",
-            key_bytes_of(columns),
+            key_bytes_of(filled),
             COLUMN_BYTES_MAX,
             "Most keys have the same hash: choose other keys, or publish to a partitioned topic.",
         ) from error

@@ -15,7 +15,7 @@ fragments instead of messages. The survivors then go to the copy tasks that own 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -170,6 +170,18 @@ def merge(
     `first_ordinals`: the first segment of each copy task. `indexed`: the segments in which old
     messages of the keys are looked up; yields Dead rows for those that do not survive.
     """
+    received = yield from _received(rows, first_ordinals)
+    if received is not None:
+        merged = _merged(*received, strategy, first_ordinals, indexed)
+        # The keys are released once they are joined.
+        del received
+        yield from merged
+
+
+def _received(
+    rows: Iterable[Row], first_ordinals: Sequence[int]
+) -> Generator[Row, None, tuple[Iterator[pa.BinaryArray], FragmentColumns] | None]:
+    """Returns the keys and fragments of these rows, and passes others on; None without any."""
     keys: list[pa.BinaryArray] = []
     fragments: list[FragmentColumns] = []
     for row in rows:
@@ -183,16 +195,16 @@ def merge(
             case Failure() as content:
                 for task in range(len(first_ordinals)):
                     yield task, content
-                return
+                return None
             case Counts() as content:
                 yield 0, content
-    if keys:
-        joined = tuple(map(np.concatenate, zip(*fragments, strict=True)))
-        yield from _merged(keys, joined, strategy, first_ordinals, indexed)
+    if not keys:
+        return None
+    return iter(keys), tuple(map(np.concatenate, zip(*fragments, strict=True)))
 
 
 def _merged(
-    keys: Sequence[pa.BinaryArray],
+    keys: Iterator[pa.BinaryArray],
     fragments: FragmentColumns,
     strategy: Strategy,
     first_ordinals: Sequence[int],
@@ -201,6 +213,7 @@ def _merged(
     joined = joined_keys(keys)
     codes, count = joined.codes, len(joined)
     old = old_fragments(indexed, joined.keys, strategy) if indexed else None
+    del joined
     if old is not None:
         codes = np.concatenate([codes, old.codes])
         fragments = tuple(map(np.concatenate, zip(fragments, old.fragments, strict=True)))

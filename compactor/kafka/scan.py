@@ -12,7 +12,7 @@ any case and are not considered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -239,12 +239,10 @@ def _last_of_each(
     return keys.column(rows), _numbers(last.take(rows), start.take(rows), firsts), keys.hashes[rows]
 
 
-def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[Row]:
-    """Joins the fragments of a bucket. They have first offsets if `firsts_max` is not 0.
-
-    Yields Chosen, Distinct, Firsts and Shown (the smallest of each), and passes other rows on.
-    Raises LimitExceeded.
-    """
+def _received(
+    rows: Iterable[Row],
+) -> Generator[Row, None, tuple[Iterator[pa.BinaryArray], FragmentColumns] | None]:
+    """Returns the keys and fragments of these rows, and passes others on; None without any."""
     keys: list[pa.BinaryArray] = []
     columns: list[FragmentColumns] = []
     for row in rows:
@@ -256,10 +254,23 @@ def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[
         else:
             yield row
     if not keys:
+        return None
+    return iter(keys), tuple(map(np.concatenate, zip(*columns, strict=True)))
+
+
+def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[Row]:
+    """Joins the fragments of a bucket. They have first offsets if `firsts_max` is not 0.
+
+    Yields Chosen, Distinct, Firsts and Shown (the smallest of each), and passes other rows on.
+    Raises LimitExceeded.
+    """
+    received = yield from _received(rows)
+    if received is None:
         return
+    keys, (last, start, *first) = received
+    del received
     joined = joined_keys(keys, COLUMN_BYTES_MAX)
     codes = joined.codes
-    last, start, *first = map(np.concatenate, zip(*columns, strict=True))
     is_mapped = start >= 0
     # The highest mapped offset of each key, whose fragments come in any order.
     latest = np.full(len(joined), -1)
