@@ -43,6 +43,7 @@ BENCHMARKS = (
     "what-if",
     "stalls",
     "wide",
+    "crowd",
     "snapshots",
     "frames",
 )
