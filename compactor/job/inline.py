@@ -107,7 +107,7 @@ class Mapped(Stage):
 
 @dataclass
 class Shuffled(Stage):
-    """The shuffle. A partition is released when it is read: it is read once."""
+    """The shuffle. A partition is released once it is read: it is read once."""
 
     before: Stage
     partitions: int
@@ -119,7 +119,8 @@ class Shuffled(Stage):
             self._buckets = list(self._shuffled(check))
         rows, self._buckets[number] = self._buckets[number], None
         assert rows is not None, "rows that are read twice must be kept"
-        return rows
+        # The iterator releases the list at its end. The task holds its argument until it returns.
+        return iter(rows)
 
     def release(self) -> None:
         if self._buckets is not None:

@@ -75,6 +75,26 @@ def test_stages_are_chained_and_cached_rows_are_computed_once() -> None:
     assert len(steps) == 4
 
 
+def test_a_task_that_has_read_its_rows_holds_none() -> None:
+    """As in Spark: a task may need the memory for its results."""
+    made = list[weakref.ref[_Row]]()
+
+    def scan(numbers: Iterable[int]) -> Iterator[tuple[int, _Row]]:
+        for _ in numbers:
+            row = _Row()
+            made.append(weakref.ref(row))
+            yield 0, row
+            del row
+
+    def count(rows: Iterable[tuple[int, _Row]]) -> Iterator[int]:
+        yield sum(1 for _ in rows)
+        gc.collect()
+        yield sum(row() is not None for row in made)
+
+    rows = InlineEngine().context.parallelize([1, 2, 3], 2).mapPartitions(scan)
+    assert rows.partitionBy(1, index).mapPartitions(count).collect() == [3, 0]
+
+
 def test_a_job_of_some_partitions_leaves_the_others() -> None:
     engine = InlineEngine()
     pairs = engine.context.parallelize([(n % 3, n) for n in range(9)], 2)
