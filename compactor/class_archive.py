@@ -6,8 +6,8 @@ Once nothing runs, another JVM loads these classes and writes the archive, at th
 after the start, not 2.2 s. (A JVM that may write the archive itself, -XX:+RecordDynamicDumpInfo,
 takes 4.8 s.)
 
-An archive fits one JVM build, Spark version and set of options, which its name identifies; the JVM
-ignores an archive that does not fit.
+An archive fits one JVM build, set of jars and set of options. The JVM ignores an archive that does
+not fit, and crashes on a damaged one: either is removed, and the next worker starts as the first.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import os
+import shutil
 import subprocess
 import threading
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,16 @@ class ClassArchive:
             return (f"-XX:SharedArchiveFile={self.path}", "-Xshare:auto")
         return (f"{_LIST_OPTION}{class_list}",)
 
+    def is_used(self, context: SparkContext) -> bool:
+        """Returns whether Spark's JVM, which was started with the archive, has accepted it."""
+        jvm: Any = context._jvm
+        return "sharing" in str(jvm.java.lang.System.getProperty("java.vm.info"))
+
+    def discard(self, files: Files, why: str) -> None:
+        _log.warning("Removing the class-data archive %s: %s", self.path, why)
+        with contextlib.suppress(DiskFailure):
+            files.remove(self.path)
+
 
 def class_archive(cache_dir: Path, java: Java) -> ClassArchive:
     """Returns the archive for this Java and this Spark, existing or not."""
@@ -71,7 +82,9 @@ class ArchiveWriter:
     """
 
     def __init__(self, archive: ClassArchive, files: Files) -> None:
-        self._archive, self._files = archive, files
+        self._path, self._files = archive.path, files
+        # In a name of its own: processes of other containers that share the folder may have our id.
+        self._temporary = self._path.with_name(f"{self._path.name}.{uuid.uuid4().hex}.tmp")
         self._starting = threading.Lock()
         self._is_stopped = False
         self._process: subprocess.Popen[bytes] | None = None
@@ -80,32 +93,32 @@ class ArchiveWriter:
         """Writes the archive to a temporary file, then renames it. `context`: of the JVM that
         writes `class_list`.
         """
-        path = self._archive.path
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
         # The JVM still appends to its own, in blocks: the last line may be incomplete.
         listed = class_list.with_suffix(".complete")
         try:
             with contextlib.closing(self._files.open_read(class_list)) as file:
                 lines, newline, _ = file.pread(file.size_bytes, 0).rpartition(b"\n")
             write_file(listed, [lines + newline], self._files)
-            self._files.make_dir(path.parent)
+            self._files.make_dir(self._path.parent)
+            self._remove_left_over()
             code = self._run(
                 [
                     *_command(context),
                     "-Xshare:dump",
                     f"-XX:SharedClassListFile={listed}",
-                    f"-XX:SharedArchiveFile={temporary}",
+                    f"-XX:SharedArchiveFile={self._temporary}",
                 ]
             )
             if code == 0:
-                self._files.replace(temporary, path)
-                _log.info("Class-data archive written: %s", path)
+                self._sync()
+                self._files.replace(self._temporary, self._path)
+                _log.info("Class-data archive written: %s", self._path)
             elif not self._is_stopped:
                 _log.warning("No class-data archive was written: exit code %s", code)
         except (DiskFailure, OSError) as error:
             _log.warning("No class-data archive was written: %s", error)
         finally:
-            self._files.remove(temporary)
+            self._remove_temporary()
 
     def stop(self) -> None:
         """Ends the JVM, if it runs. No other one is started."""
@@ -114,14 +127,31 @@ class ArchiveWriter:
             if self._process is not None:
                 self._process.kill()
                 self._process.wait()
+                # This process may end before the thread that writes does so.
+                self._remove_temporary()
+
+    def _remove_left_over(self) -> None:
+        """Removes the temporary files of killed workers; one that writes now does so in vain."""
+        for name in self._files.listdir(self._path.parent):
+            if name.startswith(f"{self._path.name}.") and name.endswith(".tmp"):
+                self._files.remove(self._path.with_name(name))
+
+    def _sync(self) -> None:
+        """Makes the file durable: after a power loss, a part of it would crash every later JVM."""
+        size_bytes = self._files.size(self._temporary)
+        with contextlib.closing(self._files.open_append(self._temporary, size_bytes)) as file:
+            file.sync()
+
+    def _remove_temporary(self) -> None:
+        with contextlib.suppress(DiskFailure):
+            self._files.remove(self._temporary)
 
     def _run(self, command: list[str]) -> int | None:
         with self._starting:
             if self._is_stopped:
                 return None
-            self._process = subprocess.Popen(
-                ["nice", "-n", "19", *command], stdin=subprocess.DEVNULL
-            )
+            nice = ("nice", "-n", "19") if shutil.which("nice") else ()
+            self._process = subprocess.Popen([*nice, *command], stdin=subprocess.DEVNULL)
         # If memory runs out, Linux ends it before the worker. Other systems have no such file.
         with contextlib.suppress(OSError):
             Path(f"/proc/{self._process.pid}/oom_score_adj").write_text("1000")

@@ -20,14 +20,23 @@ from ledgerfold.garbage import garbage_kept
 
 
 def without_archives(path: Sequence[str]) -> list[str]:
-    """Removes the archives of an installed pyspark from a search path that has its folder, too.
+    """Removes the archives of the pyspark that a search path has as a package, too.
 
     Spark puts archives of pyspark and py4j first. Python compiles modules from them in every
     process, for a third of a second; the installed ones are compiled. Elsewhere, an executor may
-    have only the archives.
+    have only the archives, or those of another version.
     """
-    installed = tuple(os.path.join(folder, "pyspark", "") for folder in path)
-    return [each for each in path if not (each.startswith(installed) and os.path.isfile(each))]
+    packages = (os.path.join(folder, "pyspark") for folder in path)
+    imported = next(filter(_is_package, packages), None)
+    if imported is None:
+        return list(path)
+    archives = os.path.realpath(os.path.join(imported, "python", "lib"))
+    return [each for each in path if os.path.dirname(os.path.realpath(each)) != archives]
+
+
+def _is_package(folder: str) -> bool:
+    """Returns whether Python imports it, unlike a copy of Spark in a folder of this name."""
+    return os.path.isfile(os.path.join(folder, "__init__.py"))
 
 
 def main() -> None:

@@ -47,6 +47,7 @@ class SparkStart(EngineStart):
     def __post_init__(self) -> None:
         self._writer = ArchiveWriter(self.archive, REAL)
         self._class_list = self.local_dir / "classes"
+        self._has_archive = False
 
     def info(self) -> GetCompactorInfoResponse:
         return GetCompactorInfoResponse(
@@ -64,6 +65,7 @@ class SparkStart(EngineStart):
         REAL.make_dir(self.local_dir)
         # Temporary files of this process and its children are removed with the folder.
         os.environ["TMPDIR"] = tempfile.tempdir = str(self.local_dir)
+        self._has_archive = self.archive.exists
         try:
             options = self.archive.java_options(self._class_list)
             session = start_session(SessionSettings(self.master, self.local_dir, options))
@@ -75,6 +77,8 @@ class SparkStart(EngineStart):
         except Exception as error:
             self.abandon()
             _log.exception("Spark did not start")
+            if self._has_archive:
+                self.archive.discard(REAL, "it may be damaged")
             raise CompactorUnavailable(
                 f"Spark did not start on Java {self.java.version} ({self.java.home}): "
                 f"{str(error).partition(chr(10))[0]} The compactor's log has the output of Java."
@@ -87,10 +91,12 @@ class SparkStart(EngineStart):
 
     def after_start(self, engine: Engine) -> None:
         assert isinstance(engine, Session)
-        if not self.archive.exists:
-            # If the JVM ends meanwhile, so does the worker.
-            with contextlib.suppress(*engine.failures):
+        # If the JVM ends meanwhile, so does the worker.
+        with contextlib.suppress(*engine.failures):
+            if not self.archive.exists:
                 self._writer.write(engine.context, self._class_list)
+            elif self._has_archive and not self.archive.is_used(engine.context):
+                self.archive.discard(REAL, "Java does not accept it")
 
     def ended(self, engine: Engine) -> str:
         assert isinstance(engine, Session)

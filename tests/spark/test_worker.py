@@ -12,6 +12,8 @@ from typing import Any
 import grpc
 import pytest
 
+from ledgerfold.compactor.class_archive import class_archive
+from ledgerfold.compactor.java import find_java
 from ledgerfold.compactor.service import SECRET_KEY
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import CompactionFailed
@@ -26,7 +28,7 @@ from tests.model.strategy_model import Message
 from tests.support.compaction import LogBuilder, damage, read_messages
 from tests.support.compactor_process import CompactorProcess, reason_of
 from tests.support.processes import command
-from tests.support.waiting import WAIT_S, wait_until
+from tests.support.waiting import SPARK_START_S, WAIT_S, wait_until
 
 A1, A2, B1 = Message(b"a", b"1"), Message(b"a", b"2"), Message(b"b", b"1")
 
@@ -158,7 +160,8 @@ def test_an_idle_worker_leaves_a_class_archive(
     worker: CompactorProcess, cache_dir: Path, tmp_path: Path
 ) -> None:
     """No run waits for it; the JVMs of later workers of the machine use it."""
-    wait_until(lambda: list(cache_dir.glob("*.jsa")), "the class-data archive")
+    # At the lowest priority: on a busy machine it takes minutes.
+    wait_until(lambda: list(cache_dir.glob("*.jsa")), "the class-data archive", SPARK_START_S)
     with CompactorProcess(tmp_path, cache_dir) as later:
         later.wait_until_serving()
         maps = [Path(f"/proc/{pid}/maps").read_text() for pid in _jvms(later)]
@@ -167,8 +170,10 @@ def test_an_idle_worker_leaves_a_class_archive(
 
 
 def test_a_worker_stopped_while_its_archive_is_written_leaves_none(tmp_path: Path) -> None:
-    """Until then, runs go on."""
+    """Until then, runs go on. What a killed worker left is removed, too."""
     cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / f"{class_archive(cache, find_java(os.environ)).path.name}.1.tmp").touch()
     with CompactorProcess(tmp_path, cache) as hurried:
         hurried.wait_until_serving()
         wait_until(lambda: any("-Xshare:dump" in command(pid) for pid in _jvms(hurried)), "its JVM")
@@ -178,6 +183,28 @@ def test_a_worker_stopped_while_its_archive_is_written_leaves_none(tmp_path: Pat
         assert hurried.process.wait(WAIT_S) == 0
         wait_until(lambda: not hurried.children(), "the end of both JVMs")
     assert not list(cache.iterdir())
+
+
+def test_an_archive_that_java_ignores_is_removed(tmp_path: Path) -> None:
+    """For example after a new installation of Spark: its jars are not those of the archive."""
+    archive = class_archive(tmp_path, find_java(os.environ)).path
+    archive.touch()
+    with CompactorProcess(tmp_path, tmp_path) as warned:
+        wait_until(lambda: not archive.exists(), "the removal")
+        assert warned.is_serving
+
+
+def test_an_archive_on_which_java_crashes_is_removed(tmp_path: Path) -> None:
+    """Otherwise no later start of Spark would succeed."""
+    java = find_java(os.environ)
+    archive = class_archive(tmp_path, java).path
+    options = ["-XX:+UseSerialGC", "-Xmx1g", "-Xshare:dump", f"-XX:SharedArchiveFile={archive}"]
+    subprocess.run([java.home / "bin" / "java", *options], check=True, capture_output=True)
+    os.truncate(archive, archive.stat().st_size // 2)
+    report = f"-XX:ErrorFile={tmp_path / 'crash.txt'}"
+    with CompactorProcess(tmp_path, tmp_path, {"JAVA_TOOL_OPTIONS": report}) as crashed:
+        assert crashed.process.wait(WAIT_S) == 1
+    assert not archive.exists()
 
 
 def test_the_worker_describes_itself(worker: CompactorProcess) -> None:

@@ -15,6 +15,29 @@ def test_an_installed_pyspark_is_preferred_to_its_archives(tmp_path: Path) -> No
     for archive in (own, foreign):
         archive.parent.mkdir(parents=True)
         archive.touch()
+    (packages / "pyspark" / "__init__.py").touch()
     rest = ["", str(tmp_path), str(foreign), str(packages)]
     assert without_archives([str(own), *rest]) == rest
     assert without_archives([str(own), str(tmp_path)]) == [str(own), str(tmp_path)]
+
+
+def test_archives_stay_unless_their_package_would_be_imported_instead(tmp_path: Path) -> None:
+    """Otherwise Spark would get the modules of another version, or none."""
+    copied, packages, first = (tmp_path / name for name in ("opt", "site-packages", "first"))
+    for folder in (packages, first):
+        (folder / "pyspark").mkdir(parents=True)
+        (folder / "pyspark" / "__init__.py").touch()
+    path = [str(copied / "pyspark/python/lib/pyspark.zip"), str(copied), str(packages)]
+    assert without_archives(path) == path
+    path = [str(packages / "pyspark/python/lib/pyspark.zip"), str(first), str(packages)]
+    assert without_archives(path) == path
+
+
+def test_a_symbolic_link_to_the_packages_does_not_matter(tmp_path: Path) -> None:
+    """Spark resolves links in the path of its own folder, Python does not."""
+    packages, link = tmp_path / "site-packages", tmp_path / "link"
+    (packages / "pyspark").mkdir(parents=True)
+    (packages / "pyspark" / "__init__.py").touch()
+    link.symlink_to(packages)
+    archive = packages / "pyspark" / "python" / "lib" / "pyspark.zip"
+    assert without_archives([str(archive), str(link)]) == [str(link)]
