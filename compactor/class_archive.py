@@ -83,7 +83,7 @@ class ArchiveWriter:
 
     def __init__(self, archive: ClassArchive, files: Files) -> None:
         self._path, self._files = archive.path, files
-        # In a name of its own: processes of other containers that share the folder may have our id.
+        # Not named by our process id: a process of another container may have the same.
         self._temporary = self._path.with_name(f"{self._path.name}.{uuid.uuid4().hex}.tmp")
         self._starting = threading.Lock()
         self._is_stopped = False
@@ -131,7 +131,7 @@ class ArchiveWriter:
                 self._remove_temporary()
 
     def _remove_left_over(self) -> None:
-        """Removes the temporary files of killed workers; one that writes now does so in vain."""
+        """Removes temporary files of killed workers. One that writes now gets an error."""
         for name in self._files.listdir(self._path.parent):
             if name.startswith(f"{self._path.name}.") and name.endswith(".tmp"):
                 self._files.remove(self._path.with_name(name))
