@@ -14,7 +14,8 @@ import json
 import os
 import platform
 import statistics
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -83,6 +84,13 @@ def spread(values: Sequence[float]) -> str:
 
 def median(values: Sequence[float]) -> float:
     return statistics.median(values)
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Returns the seconds that the work takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
 
 
 def percentile(values: Sequence[float], percent: int) -> float:

@@ -28,7 +28,7 @@ from ledgerfold.storage.files import REAL
 from ledgerfold.storage.open_files import AppendFile
 from tests.benchmarks import kinds, wire
 from tests.benchmarks.options import Options
-from tests.benchmarks.report import Report, median, number, percentile, spread
+from tests.benchmarks.report import Report, median, number, percentile, seconds_of, spread
 from tests.benchmarks.workload import Workload
 from tests.support.broker_process import BrokerProcess
 
@@ -75,8 +75,8 @@ def _one_by_one(report: Report, client: Client, options: Options) -> None:
         closing(REAL.create(folder / "file")) as file,
     ):
         for _ in range(_TURNS):
-            sends += [_seconds(lambda: producer.send(value)) for _ in range(count)]
-            syncs += [_seconds(lambda: _write(file, value)) for _ in range(count)]
+            sends += [seconds_of(lambda: producer.send(value)) for _ in range(count)]
+            syncs += [seconds_of(lambda: _write(file, value)) for _ in range(count)]
     # NOTE: later, because grpc.aio has one event loop in a process, which is the client's.
     client.close()
     with options.bare_server() as address:
@@ -93,12 +93,6 @@ def _one_by_one(report: Report, client: Client, options: Options) -> None:
 def _write(file: AppendFile, value: bytes) -> None:
     file.write([value])
     file.sync()
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
 
 
 async def _answers(address: str, count: int) -> list[float]:

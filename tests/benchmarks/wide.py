@@ -23,7 +23,7 @@ from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.files import REAL, replace_file, write_file
 from tests.benchmarks.options import Options
-from tests.benchmarks.report import Report, median, spread
+from tests.benchmarks.report import Report, median, seconds_of, spread
 from tests.support import processes
 
 TOPICS = 10_000
@@ -50,10 +50,10 @@ def run(options: Options) -> Report:
         report.add("at a time / the disk alone", together / alone * 100, "%")
         report.add("one by one / the disk alone", serial / alone * 100, "%")
         with Admin(address) as admin:
-            taken = [_seconds(lambda name=name: admin.stats(name)) for name in names[:STATS]]  # type: ignore[misc]
+            taken = [seconds_of(lambda name=name: admin.stats(name)) for name in names[:STATS]]  # type: ignore[misc]
         report.add("stats of one topic", median(taken) * 1e3, "ms", f"{spread(taken)} s; goal 5 ms")
         broker.stop()
-        started = _seconds(broker.start)
+        started = seconds_of(broker.start)
         report.add("a start", started, "s", f"{count + len(few):,} topics with data; goal 1.3 s")
         report.add("memory then", processes.memory_bytes([broker.pid]) / 1e6, "MB", "goal 71 MB")
     return report
@@ -64,18 +64,12 @@ def _timed(
 ) -> float:
     """Returns the seconds for each topic."""
     before = processes.processor_seconds([pid]), time.process_time()
-    seconds = _seconds(work) / len(topics)
+    seconds = seconds_of(work) / len(topics)
     used = processes.processor_seconds([pid]) - before[0], time.process_time() - before[1]
     broker_ms, client_ms = (each / len(topics) * 1e3 for each in used)
     of_a_core = f"of a core: broker {broker_ms:.2f}, client {client_ms:.2f}"
     report.add(name, seconds * 1e3, "ms/topic", f"{of_a_core}; goal 2.5")
     return seconds
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
 
 
 def _make(address: str, names: Sequence[str]) -> None:
@@ -116,4 +110,4 @@ def _disk_alone(folder: Path, topics: int) -> float:
             REAL.sync_dir(topic)
             REAL.sync_dir(folder)
 
-    return _seconds(write_all) / topics
+    return seconds_of(write_all) / topics

@@ -24,13 +24,16 @@ def test_an_installed_pyspark_is_preferred_to_its_archives(tmp_path: Path) -> No
 def test_archives_stay_unless_their_package_would_be_imported_instead(tmp_path: Path) -> None:
     """Otherwise Spark would get the modules of another version, or none."""
     copied, packages, first = (tmp_path / name for name in ("opt", "site-packages", "first"))
+    archives = [each / "pyspark" / "python" / "lib" / "pyspark.zip" for each in (copied, packages)]
+    for archive in archives:
+        archive.parent.mkdir(parents=True)
+        archive.touch()
+    (first / "pyspark").mkdir(parents=True)
     for folder in (packages, first):
-        (folder / "pyspark").mkdir(parents=True)
         (folder / "pyspark" / "__init__.py").touch()
-    path = [str(copied / "pyspark/python/lib/pyspark.zip"), str(copied), str(packages)]
-    assert without_archives(path) == path
-    path = [str(packages / "pyspark/python/lib/pyspark.zip"), str(first), str(packages)]
-    assert without_archives(path) == path
+    for path in ([archives[0], copied, packages], [archives[1], first, packages]):
+        texts = [str(each) for each in path]
+        assert without_archives(texts) == texts
 
 
 def test_a_symbolic_link_to_the_packages_does_not_matter(tmp_path: Path) -> None:
