@@ -13,7 +13,6 @@ once: no data depends on a clean shutdown.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import json
 import logging
@@ -25,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ledgerfold import heap
 from ledgerfold.broker.common.clock import Clock, ManualClock, WallClock
 from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.faults.disk import FaultyFiles
@@ -53,11 +53,6 @@ if TYPE_CHECKING:
 # Streams were ended with the topics: this is for responses in flight.
 _GRACE_S = 0.5
 _log = logging.getLogger(__name__)
-# Free memory that stays at the top of the heap.
-KEPT_BYTES = 32 * 1024 * 1024
-# Larger blocks are mapped, and unmapped when they are freed.
-_HEAP_BLOCK_BYTES = 16 * 1024 * 1024
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
 
 def serve(settings: BrokerSettings) -> int:
@@ -72,7 +67,7 @@ def serve(settings: BrokerSettings) -> int:
         level=settings.log_level,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
-    keep_freed_memory()
+    heap.keep_freed()
     # First, because a missing user-defined service must leave no directory behind.
     compactor = compactor_of(settings)
     make_durable_dir(settings.data_dir)
@@ -131,6 +126,8 @@ async def _serve(
         # print a traceback behind the error.
         await server.stop(_GRACE_S)
         raise
+    # What recovery allocated and freed, below objects that stay.
+    heap.return_freed()
     # Existing objects live as long as the process: full collections need not scan them.
     gc.freeze()
     _announce(settings, addresses)
@@ -279,18 +276,3 @@ def _write_ready_file(path: Path, ready: str) -> None:
     # It is not part of the data directory: any waiting process may read it.
     temporary_path(path).chmod(0o644)
     temporary_path(path).replace(path)
-
-
-def keep_freed_memory() -> None:
-    """Sets the allocator's thresholds, so that freed memory is kept for the next frame.
-
-    Frames of 1 MiB are allocated and freed continually. By default glibc returns the pages of each
-    frame to the system and gets new, zeroed pages for the next one, which takes more time than all
-    other work of a read. Does nothing if the C library has no mallopt (musl, macOS). Source:
-    mallopt(3).
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
-        mallopt(_M_TOP_PAD, 4 * 1024 * 1024)
-        mallopt(_M_MMAP_THRESHOLD, _HEAP_BLOCK_BYTES)

@@ -8,8 +8,6 @@ Counts are rows and not Spark accumulators: a rerun task must not count twice.
 
 from __future__ import annotations
 
-import ctypes
-import functools
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -20,6 +18,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from ledgerfold import heap
 from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow, to_arrow_short
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.strategies.strategy import FragmentColumns
@@ -217,12 +216,4 @@ def return_freed() -> None:
     as much memory as its largest task used.
     """
     pa.default_memory_pool().release_unused()
-    trim = _malloc_trim()
-    if trim is not None:
-        trim(0)
-
-
-@functools.cache
-def _malloc_trim() -> Callable[[int], int] | None:
-    """Returns glibc's function; None with another C library, which has none."""
-    return getattr(ctypes.CDLL(None), "malloc_trim", None)
+    heap.return_freed()

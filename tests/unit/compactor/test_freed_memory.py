@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ledgerfold import heap
 from ledgerfold.compactor.job import rows
 from ledgerfold.compactor.job.rows import Failure, guarded
 from ledgerfold.compactor.memory import status_bytes
@@ -44,7 +45,7 @@ def test_a_failed_task_returns_memory(returned: list[str]) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-@pytest.mark.skipif(rows._malloc_trim() is None, reason="needs glibc")
+@pytest.mark.skipif(heap._function("malloc_trim") is None, reason="needs glibc")
 def test_freed_columns_below_a_used_one_are_returned() -> None:
     """Glibc alone returns only memory above the last column in use."""
     columns = [np.ones(COLUMN_BYTES, np.uint8) for _ in range(COLUMNS)]

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import pytest
 
+from ledgerfold import heap
 from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.server import process
 from ledgerfold.broker.worker import supervisor
@@ -32,7 +33,7 @@ def test_the_worker_starts_before_recovery(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(process, "compactor_of", lambda _: compactor)
     monkeypatch.setattr(process, "recovered", fails)
-    monkeypatch.setattr(process, "keep_freed_memory", lambda: None)
+    monkeypatch.setattr(heap, "keep_freed", lambda: None)
     with pytest.raises(OSError, match="no disk"):
         process.serve(settings)
     assert pids != [0]
