@@ -2,7 +2,8 @@
 
 The first worker of a machine starts without an archive; its JVM lists the classes that it loads.
 Once nothing runs, another JVM loads these classes and writes the archive, at the lowest priority:
-10 to 15 s of processor time, 550 MB of memory, 100 MB of disk. Spark's first job then ends 1.4 s
+10 to 15 s of processor time, 550 MB of memory, 100 MB of disk, none of it if there is not twice as
+much memory and disk left. Spark's first job then ends 1.4 s
 after the start, not 2.2 s. (A JVM that may write the archive itself, -XX:+RecordDynamicDumpInfo,
 takes 4.8 s.)
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import os
 import shutil
 import subprocess
 import threading
@@ -28,11 +30,15 @@ import pyspark
 from pyspark import SparkContext
 
 from ledgerfold.compactor.java import Java
+from ledgerfold.compactor.memory import free_bytes
 from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.storage.files import Files, write_file
 from ledgerfold.storage.paths import absolute_path
 
 _LIST_OPTION = "-XX:DumpLoadedClassList="
+# An archive is not written with less memory and disk left: twice what that takes.
+_FREE_MEMORY_MIN = 1200 * 1024 * 1024
+_FREE_DISK_MIN = 200 * 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
@@ -101,6 +107,12 @@ class ArchiveWriter:
             write_file(listed, [lines + newline], self._files)
             self._files.make_dir(self._path.parent)
             self._remove_left_over()
+            obstacle = self._obstacle()
+            if obstacle:
+                _log.info("No class-data archive is written: %s", obstacle)
+                return
+            # A folder that is not writable fails here, not after 10 s of the JVM.
+            write_file(self._temporary, [], self._files)
             code = self._run(
                 [
                     *_command(context),
@@ -129,6 +141,18 @@ class ArchiveWriter:
                 self._process.wait()
                 # This process may end before the thread that writes does so.
                 self._remove_temporary()
+
+    def _obstacle(self) -> str:
+        """Returns why no archive can be written; empty if nothing is known."""
+        if os.pathsep in str(self._path):
+            advice = "XDG_CACHE_HOME may name another folder"
+            return f"Java takes {self._path} for several paths; {advice}"
+        if self._files.free_bytes(self._path.parent) < _FREE_DISK_MIN:
+            return f"the disk of {self._path.parent} is almost full"
+        free = free_bytes()
+        if free is not None and free < _FREE_MEMORY_MIN:
+            return f"only {free} bytes of memory are left"
+        return ""
 
     def _remove_left_over(self) -> None:
         """Removes temporary files of killed workers. One that writes now gets an error."""

@@ -1,4 +1,4 @@
-"""The peak resident memory of a process and its descendants, from /proc.
+"""The peak resident memory of a process and its descendants, and the memory that is left.
 
 The worker has three kinds of processes: this one, the JVM, Spark's Python workers. The kernel
 records the peak of each (VmHWM) and resets it on request, so that each run can be measured. Pages
@@ -13,6 +13,8 @@ from collections import defaultdict
 from pathlib import Path
 
 _PROC = Path("/proc")
+# Control groups of version 2.
+_GROUPS = Path("/sys/fs/cgroup")
 # Writing this to clear_refs resets VmHWM (proc_pid_clear_refs(5)).
 _RESET_PEAK = "5"
 
@@ -32,11 +34,7 @@ def peak_bytes() -> int:
 
 def status_bytes(pid: int | str, field: str) -> int:
     """Returns a field of the process's status. 0 without /proc."""
-    try:
-        status = (_PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return 0
-    for line in status.splitlines():
+    for line in _text(_PROC / str(pid) / "status").splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024
     return 0
@@ -56,9 +54,42 @@ def process_tree(root: int) -> list[int]:
 
 
 def _parent_of(entry: Path) -> int | None:
-    try:
-        stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
     # "pid (name) state ppid ...": a name may hold spaces and brackets.
-    return int(stat.rpartition(")")[2].split()[1])
+    fields = _text(entry / "stat").rpartition(")")[2].split()
+    return int(fields[1]) if fields else None
+
+
+def free_bytes(proc: Path = _PROC, groups: Path = _GROUPS) -> int | None:
+    """Returns the memory that this process may still use; None if the system does not say.
+
+    That is the least of what the machine has and what each control group of the process (of a
+    container, or a service) leaves: its limit less its use, except for the page cache.
+    """
+    left = [_fields(proc / "meminfo").get("MemAvailable:")]
+    for line in _text(proc / "self/cgroup").splitlines():
+        number, _, path = line.split(":", 2)
+        if number == "0":
+            group = groups / path.lstrip("/")
+            left += map(_left_bytes, (group, *group.parents))
+    return min((each for each in left if each is not None), default=None)
+
+
+def _left_bytes(group: Path) -> int | None:
+    limit, used = _text(group / "memory.max").strip(), _text(group / "memory.current").strip()
+    if not (limit.isdecimal() and used.isdecimal()):
+        return None
+    cached = _fields(group / "memory.stat")
+    return int(limit) - int(used) + cached.get("active_file", 0) + cached.get("inactive_file", 0)
+
+
+def _fields(path: Path) -> dict[str, int]:
+    """Returns the numbers of a file of names and numbers, in bytes."""
+    lines = (line.split() for line in _text(path).splitlines())
+    return {name: int(number) * (1024 if unit else 1) for name, number, *unit in lines}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
