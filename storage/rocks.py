@@ -46,7 +46,13 @@ _log = logging.getLogger(__name__)
 
 def pairs_in(database: Any, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yields the pairs of a RocksDB database. Raises Exception, as the binding does."""
-    cursor = database.iter()
+    # NOTE: imported here so that what only reads segments does not load RocksDB.
+    from rocksdict import ReadOptions
+
+    options = ReadOptions()
+    # Whoever lists all records keeps what it needs: a second copy of them would stay in memory.
+    options.fill_cache(False)
+    cursor = database.iter(options)
     cursor.seek(prefix)
     while cursor.valid() and (key := bytes(cursor.key())).startswith(prefix):
         yield key, bytes(cursor.value())
@@ -71,7 +77,6 @@ class RocksKeyValue:
 
         Raises Corruption, DiskFailure.
         """
-        # NOTE: imported here so that what only reads segments does not load RocksDB.
         from rocksdict import WriteBatch, WriteOptions
 
         self._folder, self._path = path, str(path)
