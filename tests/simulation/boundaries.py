@@ -56,7 +56,7 @@ async def housekeep(world: World) -> None:
 @operation
 def housekeeping(actors: Actors, random: Random) -> None:
     """Ledgers roll by age, messages expire, ledgers are deleted, producers are forgotten."""
-    actors.world.client(housekeep(actors.world))
+    actors.world.caller(housekeep(actors.world))
 
 
 @operation
@@ -73,7 +73,7 @@ def at_boundary(actors: Actors, random: Random) -> None:
     due = sorted({each for each in due if each > world.clock.now_ms() + 1})
     if due:
         stop_clock(world, random.choice(due[:3]) + random.choice((-1, 0, 0, 1, 1)))
-        world.client(housekeep(world))
+        world.caller(housekeep(world))
 
 
 @operation
@@ -88,7 +88,7 @@ def grow_old(actors: Actors, random: Random) -> None:
     due = sorted({each for each in due if each > world.clock.now_ms() + 2})
     if due:
         stop_clock(world, random.choice(due[-2:]) + random.choice((-2, 0, 1, 2, 1_000)))
-        world.client(housekeep(world))
+        world.caller(housekeep(world))
 
 
 @operation
@@ -135,7 +135,7 @@ def expire_exactly(actors: Actors, random: Random) -> None:
     if limit_ms < 1:
         return
     stop_clock(world, world.clock.now_ms())
-    world.client(_expire(actors, name, limit_ms))
+    world.caller(_expire(actors, name, limit_ms))
 
 
 async def _expire(actors: Actors, name: str, limit_ms: int) -> None:

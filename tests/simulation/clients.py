@@ -166,7 +166,7 @@ def close_consumer(actors: Actors, random: Random) -> None:
 def seek_subscription(actors: Actors, random: Random) -> None:
     topic, name = actors.topic(random), f"s{random.randrange(2)}"
     position = random.choice((EARLIEST, actors.some_position(random, topic)))
-    actors.world.client(seek(actors.world, topic, name, position))
+    actors.world.caller(seek(actors.world, topic, name, position))
 
 
 @operation

@@ -133,7 +133,7 @@ def _ask(actors: Actors, what: str, work: Callable[[Broker], Awaitable[object]])
             actors.world.note(f"{what}: {error!r:.110}")
 
     actors.world.note(what)
-    actors.world.client(ask())
+    actors.world.caller(ask())
 
 
 @operation
@@ -238,7 +238,7 @@ def kafka_read(actors: Actors, random: Random) -> None:
         told = await read_once(world, topic, start, committed=committed, pauses=random)
         world.note(f"a reader from {start}: {told or 'to the end'}")
 
-    world.client(read())
+    world.caller(read())
 
 
 @operation

@@ -150,4 +150,4 @@ def ask_admin(
             ended()
 
     actors.world.note(what)
-    actors.world.client(ask())
+    actors.world.caller(ask())

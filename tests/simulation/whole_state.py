@@ -87,7 +87,7 @@ def _ask(actors: Actors, what: str, work: Callable[[BrokerSnapshots], Awaitable[
             world.note(f"{what}: {error!r:.110}")
 
     world.note(what)
-    world.client(ask())
+    world.caller(ask())
 
 
 @operation

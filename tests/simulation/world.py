@@ -129,7 +129,7 @@ class World:
         self.is_mixed = False
         # No more faults.
         self.is_converging = False
-        # Unary calls in progress.
+        # Unary calls in progress, and those whose task has not begun.
         self.calls = 0
         self._next_crash_is_power = False
         self._workers: list[Process] = []
@@ -153,6 +153,19 @@ class World:
         task = self.loop.create_task(work, context=contextvars.Context())
         self._clients.append(task)
         return task
+
+    def caller(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Starts a task of a client that makes a unary call."""
+
+        async def counted() -> None:
+            try:
+                await work
+            finally:
+                self.calls -= 1
+
+        # Now, because other tasks may run long before it.
+        self.calls += 1
+        self.client(counted())
 
     def in_broker(self, work: Any) -> asyncio.Task[Any]:
         """Starts a task in the broker's process."""
