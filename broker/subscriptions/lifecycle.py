@@ -8,7 +8,7 @@ written or deleted, the topic is checked to be still loaded under that name.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from ledgerfold.broker.common.clock import Clock
@@ -25,7 +25,13 @@ from ledgerfold.broker.subscriptions.faulty_consumer import consumer_kind
 from ledgerfold.broker.subscriptions.reading import mark_delete_before
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.storage.errors import Moved, StorageError, SubscriptionBusy, SubscriptionNotFound
+from ledgerfold.storage.errors import (
+    LedgerfoldError,
+    Moved,
+    StorageError,
+    SubscriptionBusy,
+    SubscriptionNotFound,
+)
 from ledgerfold.storage.text import counted
 from ledgerfold.v1.admin_pb2 import FAULT_OPERATION_SUBSCRIBE
 from ledgerfold.v1.data_pb2 import StartPosition
@@ -164,13 +170,27 @@ async def create_subscription(
     topic.subscriptions[name] = subscription
     try:
         await subscription.persist()
-    except Exception:
+    except Exception as error:
         # A deletion that runs meanwhile also deletes the cursor, which may be on disk.
         if not subscription.is_closed:
-            remove_subscription(topic, subscription)
-            await subscription.close(keep_cursor=False)
+            await _withdraw(topic, subscription, error)
         raise
     return subscription
+
+
+async def _withdraw(topic: SubscriptionTopic, subscription: Subscription, error: Exception) -> None:
+    """Removes a subscription whose creation failed, with its cursor, if another write succeeded.
+
+    Another caller may have tried again meanwhile, or the writer itself. If the disk refuses the
+    deletion, the subscription exists.
+    """
+    known = error if isinstance(error, LedgerfoldError) else None
+    await subscription.close(known, keep_cursor=False)
+    if subscription.recorded.is_recorded:
+        with suppress(LedgerfoldError):
+            await _delete_closed(topic, subscription)
+    else:
+        remove_subscription(topic, subscription)
 
 
 async def connect_consumer(
@@ -251,6 +271,15 @@ async def delete_subscription(topic: SubscriptionTopic, name: str, *, force: boo
         connected = counted(len(subscription.consumers), "consumer is", "consumers are")
         raise SubscriptionBusy(topic.name, name, f"{connected} connected. Close all, or use force.")
     await subscription.close(SubscriptionNotFound(topic.name, name), keep_cursor=False)
+    await _delete_closed(topic, subscription)
+
+
+async def _delete_closed(topic: SubscriptionTopic, subscription: Subscription) -> None:
+    """Deletes the cursor of a closed subscription, and removes the subscription.
+
+    Raises SubscriptionNotFound (another call did so), StorageError, Moved.
+    """
+    name = subscription.name
 
     def check() -> None:
         if topic.subscriptions.get(name) is not subscription:

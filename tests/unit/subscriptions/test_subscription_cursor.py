@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
+from ledgerfold.broker.common.clock import Timer, WallClock
 from ledgerfold.broker.subscriptions import cursor_writer
 from ledgerfold.broker.subscriptions.consumer import ConsumerOptions
 from ledgerfold.broker.subscriptions.cursor import Cursor
@@ -20,6 +22,7 @@ from ledgerfold.storage.errors import (
     SubscriptionBusy,
 )
 from ledgerfold.v1.data_pb2 import StartPosition
+from ledgerfold.v1.records_pb2 import CursorRecord
 from tests.support.subscription_lab import (
     EXCLUSIVE,
     SHARED,
@@ -171,6 +174,57 @@ def test_a_failed_creation_is_not_written_later(
         assert topic.written == []
 
     run(test)
+
+
+class _Hurried(WallClock):
+    """A clock of a busy loop: it makes each delayed call two turns later.
+
+    The writer then begins to write again just before the creator has its error.
+    """
+
+    def call_later(self, delay_s: float, call: Callable[[], object]) -> Timer:
+        loop = asyncio.get_running_loop()
+        return loop.call_soon(loop.call_soon, call)
+
+
+@pytest.mark.parametrize("is_deletable", [True, False])
+def test_a_failed_creation_leaves_no_cursor_if_its_write_succeeds_later(
+    is_deletable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer may try again before the creator has its error.
+
+    Otherwise the cursor would be on disk, and the topic would delete entries that it has not
+    passed. If the disk refuses the deletion, the subscription exists.
+    """
+
+    class FailsOnce(MemoryTopic):
+        async def persist_cursor(self, record: CursorRecord) -> None:
+            error, self.error = self.error, None
+            if error is not None:
+                raise error
+            await super().persist_cursor(record)
+
+        async def delete_cursor(
+            self, subscription: str, check: Callable[[], None], deleted: Callable[[], None]
+        ) -> None:
+            if not is_deletable:
+                raise DiskFailure("metadata", "write", OSError(28, "No space left on device"))
+            await super().delete_cursor(subscription, check, deleted)
+
+    async def test() -> None:
+        topic = FailsOnce()
+        topic.error = DiskFailure("metadata", "write", OSError(28, "No space left on device"))
+        with pytest.raises(DiskFailure):
+            await create_subscription(topic, "s", StartPosition(earliest=True))
+        assert len(topic.written) == 1
+        assert topic.deleted == (["s"] if is_deletable else [])
+        assert list(topic.subscriptions) == ([] if is_deletable else ["s"])
+        for subscription in topic.subscriptions.values():
+            assert not subscription.is_closed
+            await subscription.close(keep_cursor=False)
+
+    monkeypatch.setattr(cursor_writer, "WallClock", _Hurried)
+    asyncio.run(test())
 
 
 def test_a_closed_subscription_writes_nothing() -> None:
