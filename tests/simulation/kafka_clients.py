@@ -162,6 +162,9 @@ class KafkaProducer:
                 continue
             if self._is_another_life():
                 return
+            if not appended.is_duplicate and first < self._life.log_start:
+                # All its records were deleted: a load forgets such a producer, as Kafka does.
+                continue
             if (appended.first_offset, appended.is_duplicate) != (first, True):
                 self._world.oracle.fail(
                     f"{sent[0].id} is sent again, and is told of {appended.first_offset}; "
