@@ -64,6 +64,8 @@ async def converge(actors: Actors) -> None:
     await _until(world, lambda: all(each.is_idle for each in kafka), "producers")
     # An administrator's request in progress would change the state.
     await _until(world, lambda: not world.calls, "calls that end")
+    # The last of them may have stopped the broker.
+    await _until(world, world.is_up.is_set, "a start")
     await _until(world, lambda: not _is_compacting(world), "runs that end")
     await _until(world, lambda: _is_quiet(world), "trimming that ends")
     for reader in actors.readers:

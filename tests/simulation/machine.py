@@ -95,7 +95,7 @@ def go_dark(actors: Actors, random: Random) -> None:
 
 @operation
 def restart(actors: Actors, random: Random) -> None:
-    actors.world.client(actors.world.stop())
+    actors.world.caller(actors.world.stop())
 
 
 @operation

@@ -114,7 +114,7 @@ def import_topic(actors: Actors, random: Random) -> None:
     world = actors.world
     if world.pairs.get(f"topic/{IMPORTED}".encode()) is None:
         world.to_import = archive()
-        world.client(world.stop())
+        world.caller(world.stop())
     elif random.random() < 0.5:
         request = admin_pb2.TriggerCompactionRequest(topic=IMPORTED)
         ask_admin(actors, "compact what was imported", "TriggerCompaction", request)

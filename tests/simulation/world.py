@@ -155,7 +155,7 @@ class World:
         return task
 
     def caller(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Starts a task of a client that makes a unary call."""
+        """Starts a task of a client that makes a unary call, or stops the broker."""
 
         async def counted() -> None:
             try:
