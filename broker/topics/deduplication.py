@@ -152,8 +152,12 @@ class Deduplication:
             self._captured, self._recorded = [], LATEST
 
     def appended(self, producer: ProducerRecord, sequence_id: int) -> None:
-        """Records that an entry of `producer` was appended with `sequence_id`."""
-        producer.last_sequence_id = sequence_id
+        """Records that an entry of `producer` was appended with `sequence_id`.
+
+        That may be lower than an earlier one: a chunk that is not the last one of its message is
+        never a duplicate.
+        """
+        producer.last_sequence_id = max(producer.last_sequence_id, sequence_id)
         self._changed.add(producer.name)
 
     def capture(self, position: Position) -> None:

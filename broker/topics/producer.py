@@ -119,8 +119,7 @@ class Producer(ReceiptQueue):
         count, size_bytes, sequence_id = len(headers), size_of(headers), headers[-1].sequence_id
         last_id = sequence_id
         if self._stored_before is not None:
-            ids = (header.sequence_id for header in headers)
-            last_id = max(self.record.last_sequence_id, *ids)
+            last_id = max(header.sequence_id for header in headers)
         self._deduplication.appended(self.record, last_id)
         messages = sum(header.message_count for header in headers)
         self._topic.count_in(messages, size_bytes, count)
