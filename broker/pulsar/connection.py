@@ -87,7 +87,7 @@ class Connection(asyncio.Protocol):
         self._link = link = Link(shared.broker, self._transport, shared.guard)
         if shared.guard is not None:
             self._authentication = Authentication(shared.guard, link, self._transport, self._refuse)
-        self._producing = Producing(link, shared.producers)
+        self._producing = Producing(link, shared.producers, shared.end_silent)
         self._consuming = Consuming(link, shared.batch_acks, shared.end_silent)
         self._watching = Watching(link, shared.topic_lists)
         self._immediate, self._as_tasks = self._handlers(
@@ -185,7 +185,7 @@ class Connection(asyncio.Protocol):
         except TimeoutError:
             if self.is_held_back:
                 return False
-            self.abort(f"it was silent for {ALIVE_S:.0f} s, and another consumer waits for its end")
+            self.abort(f"it was silent for {ALIVE_S:.0f} s, and another client waits for its end")
             await self._lost.wait()
             return True
         return False

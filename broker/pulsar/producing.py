@@ -2,7 +2,8 @@
 
 Receipts and refusals of messages are sent in the order of the SENDs. When a client reconnects a
 producer, the new producer replaces the previous one, which may not have noticed that its connection
-is lost: both have the name that the broker assigned, and the new one has the higher epoch. A
+is lost: both have the name that the broker assigned, and the new one has the higher epoch. A name
+that another connection uses is free once that connection has been silent for a few seconds. A
 message that was stored on an earlier connection is not stored again.
 """
 
@@ -12,9 +13,8 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, ExitStack
-from weakref import WeakKeyDictionary
 
 from ledgerfold.broker.common.given_names import check_name, check_properties
 from ledgerfold.broker.common.names import COMPACTION_CURSOR
@@ -46,6 +46,7 @@ from ledgerfold.storage.errors import (
     LedgerfoldError,
     Moved,
     NotAllowed,
+    ProducerBusy,
     WrongChecksum,
 )
 from ledgerfold.storage.records import PULSAR_ENTRIES
@@ -79,6 +80,9 @@ class AttachedProducer:
         self._resources = resources
         self.receipts: asyncio.Task[None] | None = None
 
+    def when_detached(self, call: Callable[[], object]) -> None:
+        self._resources.callback(call)
+
     def permitted_by(self, use: AbstractContextManager[object]) -> None:
         """Has it end with a permission."""
         self._resources.enter_context(use)
@@ -94,15 +98,17 @@ class AttachedProducer:
             self.receipts.cancel()
 
 
-# All producers of a broker, by their domain objects: another connection may take one over.
-Attached = WeakKeyDictionary[AnyProducer, AttachedProducer]
+# All attached producers of a broker, by their domain objects: another connection may replace one.
+Attached = dict[AnyProducer, AttachedProducer]
 
 
 class Producing:
-    """The producers of one connection."""
+    """The producers of one connection. `end_silent`: closes that of another address, if silent."""
 
-    def __init__(self, link: Link, attached: Attached) -> None:
-        self._link, self._attached = link, attached
+    def __init__(
+        self, link: Link, attached: Attached, end_silent: Callable[[str], Awaitable[bool]]
+    ) -> None:
+        self._link, self._attached, self._end_silent = link, attached, end_silent
         self._producers: dict[int, AttachedProducer] = {}
         # The claim of each id that is being connected: CLOSE_PRODUCER removes it, and the id may be
         # opened again before the first attempt notices.
@@ -152,13 +158,19 @@ class Producing:
                 await broker.in_thread(lambda: broker.metadata.need_feature(PULSAR_ENTRIES))
                 claim.check()
             self._replace(topic, name, opening)
-            producer = await topic.attach_producer(name, claim, is_pulsar_client=True)
+            try:
+                producer = await topic.attach_producer(name, claim, is_pulsar_client=True)
+            except ProducerBusy:
+                if not await self._end_holder(topic, name):
+                    raise
+                producer = await topic.attach_producer(name, claim, is_pulsar_client=True)
             attached = AttachedProducer(opening, producer, schema_version, resources.pop_all())
         if self._link.is_closed or self._opening.get(opening.producer_id) is not claim:
             attached.detach()
             return
         producer.peer = self._link.peer(opening.metadata)
         self._producers[attached.id] = self._attached[producer] = attached
+        attached.when_detached(lambda: self._attached.pop(producer, None))
         attached.permitted_by(
             self._link.use(Need.PRODUCE, Target.topic_named(topic.name), producer.end)
         )
@@ -185,6 +197,13 @@ class Producing:
         )
         if is_same or not attached.has_own_name:
             attached.detach()
+
+    async def _end_holder(self, topic: PulsarTopic, name: str) -> bool:
+        """Ends the producer of that name if its client is gone (Pulsar's AbstractTopic)."""
+        held = topic.producers.get(name)
+        if held is None or held.peer.address == self._link.address:
+            return False
+        return await self._end_silent(held.peer.address)
 
     def _answer(self, opening: CommandProducer, attached: AttachedProducer) -> None:
         last = attached.producer.last_sequence_id

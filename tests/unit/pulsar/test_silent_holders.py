@@ -1,4 +1,4 @@
-"""An Exclusive consumer whose client may be gone, and the next one."""
+"""A named producer or an Exclusive consumer whose client may be gone, and the next one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ledgerfold.broker.pulsar.shared import Shared
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand
 from tests.model.broker_lab import TOPIC, BrokerLab
-from tests.pulsar.recorded import CONNECT, subscribe
+from tests.pulsar.recorded import CONNECT, producer, subscribe
 from tests.support.pulsar_lab import MemoryTransport
 
 PONG = BaseCommand(type=pulsar_pb2.PONG, pong=pulsar_pb2.CommandPong())
@@ -54,10 +54,22 @@ class Peer(MemoryTransport):
         return parse(frame).command.type
 
 
+CLIENTS = {
+    "consumer": (subscribe(TOPIC), pulsar_pb2.SUCCESS),
+    "producer": (
+        producer(TOPIC, producer_name="p", user_provided_producer_name=True),
+        pulsar_pb2.PRODUCER_SUCCESS,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
 @pytest.mark.parametrize("is_alive", [True, False], ids=["alive", "gone"])
-def test_the_next_consumer_waits_for_a_sign_of_life(
-    lab: BrokerLab, is_alive: bool, monkeypatch: pytest.MonkeyPatch
+def test_the_next_client_waits_for_a_sign_of_life(
+    lab: BrokerLab, is_alive: bool, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Source: AbstractTopic.tryOverwriteOldProducer, and the dispatchers of one consumer."""
+    opening, opened = CLIENTS[kind]
     monkeypatch.setattr(connection_module, "ALIVE_S", 5.0 if is_alive else 0.01)
 
     async def succeed() -> None:
@@ -65,15 +77,15 @@ def test_the_next_consumer_waits_for_a_sign_of_life(
         holder, successor = (Peer(shared, port) for port in (1, 2))
         for each in (holder, successor):
             assert await each.ask(CONNECT) == pulsar_pb2.CONNECTED
-        assert await holder.ask(subscribe(TOPIC)) == pulsar_pb2.SUCCESS
-        successor.connection.data_received(encode(subscribe(TOPIC)))
+        assert await holder.ask(opening) == opened
+        successor.connection.data_received(encode(opening))
         assert await holder.next() == pulsar_pb2.PING
         if is_alive:
             holder.connection.data_received(encode(PONG))
             assert await successor.next() == pulsar_pb2.ERROR
             holder.connection.connection_lost(None)
         else:
-            assert await successor.next() == pulsar_pb2.SUCCESS
+            assert await successor.next() == opened
         assert holder.is_aborted is not is_alive
         successor.connection.connection_lost(None)
 
