@@ -27,7 +27,7 @@ from ledgerfold.broker.log.ledger_record import last_entry
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import CompactionFailed
 from ledgerfold.storage.limits import check_run_segments
-from ledgerfold.storage.segment import record_position, segments_sealed
+from ledgerfold.storage.segment import live_position, record_position, segments_sealed
 from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
 
 
@@ -45,6 +45,17 @@ class TopicSnapshot(NamedTuple):
     floor: Position
     # Identifies a load of the topic.
     epoch: int
+
+    @property
+    def may_keep_segments(self) -> bool:
+        """Returns whether the previous ledger's segments end at the horizon, or before.
+
+        Dead entries may follow the last live one, with which a repeated run ends: the new ledger
+        must not list them.
+        """
+        if not self.compacted_segments:
+            return True
+        return record_position(self.segments[self.compacted_segments - 1], True) <= self.horizon
 
 
 async def snapshot(topic: CompactableTopic, *, again: bool = False) -> TopicSnapshot | None:
@@ -66,7 +77,8 @@ async def snapshot(topic: CompactableTopic, *, again: bool = False) -> TopicSnap
             return None
         # Pulsar's repeated run ends with the last entry that it reads: that of the compacted
         # ledger.
-        last = covered if compacted and not is_skipped else view.horizon
+        is_repeated = compacted and not is_skipped
+        last = live_position(compacted[-1], last=True) if is_repeated else view.horizon
     elif covered < last <= after:
         raise CompactionFailed(
             "phase one",
