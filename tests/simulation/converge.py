@@ -63,7 +63,7 @@ async def converge(actors: Actors) -> None:
         producer.end(Random(producer.number))
     await _until(world, lambda: all(each.is_idle for each in kafka), "producers")
     # An administrator's request in progress would change the state.
-    await _until(world, lambda: not world.calls, "calls that end")
+    await _until(world, lambda: not world.is_calling, "calls that end")
     # The last of them may have stopped the broker.
     await _until(world, world.is_up.is_set, "a start")
     await _until(world, lambda: not _is_compacting(world), "runs that end")

@@ -129,7 +129,7 @@ class World:
         self.is_mixed = False
         # No more faults.
         self.is_converging = False
-        # Unary calls in progress, and those whose task has not begun.
+        # Unary calls in progress.
         self.calls = 0
         self._next_crash_is_power = False
         self._workers: list[Process] = []
@@ -140,6 +140,7 @@ class World:
         executor.current_process = PROCESS.get
         self.loop.set_default_executor(executor)
         self._clients: list[asyncio.Task[Any]] = []
+        self._callers: list[asyncio.Task[Any]] = []
 
     def note(self, words: str) -> None:
         """Adds a line to the trace."""
@@ -156,16 +157,12 @@ class World:
 
     def caller(self, work: Coroutine[Any, Any, Any]) -> None:
         """Starts a task of a client that makes a unary call, or stops the broker."""
+        self._callers.append(self.client(work))
 
-        async def counted() -> None:
-            try:
-                await work
-            finally:
-                self.calls -= 1
-
-        # Now, because other tasks may run long before it.
-        self.calls += 1
-        self.client(counted())
+    @property
+    def is_calling(self) -> bool:
+        """Returns whether a call is in progress, or its task has not begun yet."""
+        return bool(self.calls) or not all(each.done() for each in self._callers)
 
     def in_broker(self, work: Any) -> asyncio.Task[Any]:
         """Starts a task in the broker's process."""
