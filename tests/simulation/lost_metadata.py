@@ -20,6 +20,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -62,11 +63,12 @@ _PLACE = {True: 2, False: 1}
 
 class Found(NamedTuple):
     """All messages of a topic that a kind of reader gets; of readers of compacted data, with the
-    view's horizon.
+    view's horizon; of committed records, with the offset of the oldest open transaction, if any.
     """
 
     messages: list[Any]
     horizon: Position = EARLIEST
+    stable_end: float = inf
 
 
 class Kind(NamedTuple):
@@ -173,7 +175,9 @@ def _read(lab: KafkaLab, kind: Kind) -> Found:
     topic, is_strict = kind
     record = lab.metadata.topic(topic)
     if record is not None and record.HasField("kafka"):
-        return Found(lab.records(committed=is_strict, topic=topic))
+        messages = lab.records(committed=is_strict, topic=topic)
+        partition = lab.run(lab.broker.kafka_topic(topic)).partition
+        return Found(messages, stable_end=partition.last_stable_offset if is_strict else inf)
     try:
         found = lab.read(EARLIEST, read_compacted=is_strict, topic=topic)
     except TopicNotFound:
@@ -198,7 +202,9 @@ def _check_start(snapshot: Snapshot, whole: Whole, *, is_same_boot: bool) -> Non
             if kind.is_strict and found.horizon > wanted.horizon:
                 # The lost writes dropped the view: it exists again, without superseded messages.
                 continue
-            _check_found(_from_start(wanted, starts.get(kind.topic, 0)), found, str(kind))
+            wanted = _from_start(wanted, starts.get(kind.topic, 0))
+            # The lost writes dropped the start of a transaction whose end was truncated.
+            _check_found(_before(wanted, found.stable_end), found, str(kind))
     finally:
         is_incomplete, torn = lab.report.is_incomplete, {*lab.report.torn}
         lab.stop()
@@ -248,6 +254,12 @@ def _from_start(wanted: Found, log_start: int) -> Found:
     if not log_start:
         return wanted
     return wanted._replace(messages=[each for each in wanted.messages if each[0] >= log_start])
+
+
+def _before(wanted: Found, end: float) -> Found:
+    if end == inf:
+        return wanted
+    return wanted._replace(messages=[each for each in wanted.messages if each[0] < end])
 
 
 def _last_of_keys(wanted: Found) -> Found:
