@@ -18,7 +18,7 @@ from ledgerfold.v1.admin_pb2 import GetPartitionedTopicMetadataResponse
 
 Document = Mapping[str, Any]
 _NAMES = ("producerName", "consumerName", "readerName")
-# A compaction strategy with its settings is taken from one partition.
+# A compaction strategy with its settings is taken from one partition, whose run had messages.
 _WHOLE = ("strategy", "lastCompactionStrategy")
 _PROPERTIES = "subscriptionProperties"
 # Offsets and similar values cannot be summed.
@@ -63,7 +63,7 @@ def merged(documents: Sequence[Document]) -> dict[str, Any]:
 def _merged_value(name: str, values: Sequence[Any]) -> Any:
     first = values[0]
     if name in _WHOLE:
-        return first
+        return next((each for each in values if each.get("version")), first)
     if name == _PROPERTIES:
         return dict(ChainMap(*reversed(values)))
     if isinstance(first, dict):

@@ -84,5 +84,8 @@ def test_a_strategy_is_that_of_one_partition() -> None:
     """Settings of one are never combined with another's name."""
     event_time = {"name": "event-time", "settings": {}, "version": "1"}
     keep = {"name": "keep-n", "settings": {"n": "3"}, "version": "1"}
-    blocks = [{"compaction": {"lastCompactionStrategy": each}} for each in (event_time, keep)]
+    # A run without messages has no version.
+    unused = event_time | {"version": ""}
+    runs = (unused, event_time, keep)
+    blocks = [{"compaction": {"lastCompactionStrategy": each}} for each in runs]
     assert merged(blocks)["compaction"]["lastCompactionStrategy"] == event_time
