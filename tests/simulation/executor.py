@@ -1,6 +1,6 @@
 """The broker's thread pool and the storage's locks, controlled by a seed.
 
-`cooperative_locks` replaces `threading.Lock` in the storage by one that passes the baton on
+`cooperative_locks` replaces locks and conditions of the storage by those that pass the baton on
 (tests/simulation/jobs.py) instead of blocking; `SimExecutor` runs jobs.
 """
 
@@ -32,8 +32,7 @@ class CooperativeLock:
         if self.is_held:
             if not blocking:
                 return False
-            assert self.jobs is not None
-            self.jobs.wait_for(self)
+            _jobs().wait_for(self)
         self.is_held = True
         return True
 
@@ -47,17 +46,64 @@ class CooperativeLock:
         self.release()
 
 
+class CooperativeCondition:
+    """A threading.Condition that passes the baton on. Its lock may be acquired again by its holder,
+    which waits only if it has acquired it once.
+    """
+
+    def __init__(self) -> None:
+        self._lock = CooperativeLock()
+        self._holder: Job | None = None
+        self._depth = 0
+        # Held until they are notified.
+        self._waiting: list[CooperativeLock] = []
+
+    def __enter__(self) -> None:
+        job = _jobs().current
+        if not (self._depth and self._holder is job):
+            self._lock.acquire()
+            self._holder = job
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._lock.release()
+
+    def wait(self) -> None:
+        assert self._depth == 1
+        notice = CooperativeLock()
+        notice.acquire()
+        self._waiting.append(notice)
+        self.__exit__()
+        try:
+            _jobs().wait_for(notice)
+        finally:
+            self.__enter__()
+
+    def notify_all(self) -> None:
+        for each in self._waiting:
+            each.release()
+        self._waiting.clear()
+
+
+def _jobs() -> Jobs:
+    assert CooperativeLock.jobs is not None
+    return CooperativeLock.jobs
+
+
 @contextmanager
 def cooperative_locks(jobs: Jobs) -> Iterator[None]:
     """Replaces locks in the storage during a simulation."""
     CooperativeLock.jobs = jobs
-    stand_in = SimpleNamespace(Lock=CooperativeLock)
+    stand_in = SimpleNamespace(Lock=CooperativeLock, Condition=CooperativeCondition)
     with (
         patch("ledgerfold.storage.append_files.threading", stand_in),
         patch("ledgerfold.storage.ledger.threading", stand_in),
         patch("ledgerfold.storage.metadata.threading", stand_in),
         patch("ledgerfold.storage.reader.threading", stand_in),
         patch("ledgerfold.storage.lru_cache.threading", stand_in),
+        patch("ledgerfold.storage.shared_lock.threading", stand_in),
         patch("ledgerfold.storage.shared_sync.threading", stand_in),
     ):
         yield

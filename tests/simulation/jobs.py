@@ -203,6 +203,11 @@ class Jobs:
             raise Crash(process.name)
 
     @property
+    def current(self) -> Job | None:
+        """The job that runs; None in the loop's thread."""
+        return self._current
+
+    @property
     def in_job(self) -> bool:
         return self._current is not None
 

@@ -100,7 +100,8 @@ class KafkaLife:
     # How often it was truncated; tasks that began earlier check whether it was since.
     cuts: int = 0
     # Whether a truncation left the checkpoint above the log's end, as Kafka's does unless
-    # cleanup.policy contains compact: later records below it are never compared.
+    # cleanup.policy contains compact, and the active segment was deleted or replaced: later records
+    # below the checkpoint are never compared.
     is_checkpoint_stale: bool = False
     # Superseded, below the checkpoint, by truncated records.
     may_be_gone: set[int] = field(default_factory=set)
@@ -126,7 +127,9 @@ class KafkaLife:
         if log.HasField("truncated_to"):
             self._cut(log.truncated_to)
             if log.first_dirty_offset > log.truncated_to:
-                if "compact" in log.config.get("cleanup.policy", "compact"):
+                is_compacted = "compact" in log.config.get("cleanup.policy", "compact")
+                actives = [each.base_offset for each in self.record.kafka.segments[-1:]]
+                if is_compacted and log.truncated_to < min(actives, default=0):
                     self.fail(
                         f"the checkpoint {log.first_dirty_offset} is above the end of the log, "
                         f"which was truncated to {log.truncated_to}"
