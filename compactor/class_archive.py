@@ -2,10 +2,9 @@
 
 The first worker of a machine starts without an archive; its JVM lists the classes that it loads.
 Once nothing runs, another JVM loads these classes and writes the archive, at the lowest priority:
-10 to 15 s of processor time, 550 MB of memory, 100 MB of disk, none of it if there is not twice as
-much memory and disk left. Spark's first job then ends 1.4 s
-after the start, not 2.2 s. (A JVM that may write the archive itself, -XX:+RecordDynamicDumpInfo,
-takes 4.8 s.)
+10 to 15 s of processor time, 550 MB of memory, 100 MB of disk. (With less than twice as much memory
+or disk left, it does not start.) Spark's first job then ends 1.4 s after the start, not 2.2 s. (A
+JVM that may write the archive itself, -XX:+RecordDynamicDumpInfo, takes 4.8 s.)
 
 An archive fits one JVM build, set of jars and set of options. The JVM ignores an archive that does
 not fit, and crashes on a damaged one: either is removed, and the next worker starts as the first.
@@ -37,7 +36,7 @@ from ledgerfold.storage.paths import absolute_path
 
 _LIST_OPTION = "-XX:DumpLoadedClassList="
 # An archive is not written with less memory and disk left: twice what that takes.
-_FREE_MEMORY_MIN = 1200 * 1024 * 1024
+_FREE_MEMORY_MIN = 1100 * 1024 * 1024
 _FREE_DISK_MIN = 200 * 1024 * 1024
 _log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from collections import defaultdict
 from pathlib import Path
 
 _PROC = Path("/proc")
-# Control groups of version 2.
-_GROUPS = Path("/sys/fs/cgroup")
+# Control groups of version 2, and the start of the line that names this process's own.
+_GROUPS, _OWN_GROUP = Path("/sys/fs/cgroup"), "0::/"
 # Writing this to clear_refs resets VmHWM (proc_pid_clear_refs(5)).
 _RESET_PEAK = "5"
 
@@ -67,9 +67,8 @@ def free_bytes(proc: Path = _PROC, groups: Path = _GROUPS) -> int | None:
     """
     left = [_fields(proc / "meminfo").get("MemAvailable:")]
     for line in _text(proc / "self/cgroup").splitlines():
-        number, _, path = line.split(":", 2)
-        if number == "0":
-            group = groups / path.lstrip("/")
+        if line.startswith(_OWN_GROUP):
+            group = groups / line.removeprefix(_OWN_GROUP)
             left += map(_left_bytes, (group, *group.parents))
     return min((each for each in left if each is not None), default=None)
 
@@ -84,8 +83,12 @@ def _left_bytes(group: Path) -> int | None:
 
 def _fields(path: Path) -> dict[str, int]:
     """Returns the numbers of a file of names and numbers, in bytes."""
-    lines = (line.split() for line in _text(path).splitlines())
-    return {name: int(number) * (1024 if unit else 1) for name, number, *unit in lines}
+    found = dict[str, int]()
+    for line in _text(path).splitlines():
+        name, number, *unit = (*line.split(), "", "")
+        if number.isdecimal():
+            found[name] = int(number) * (1024 if unit[0] == "kB" else 1)
+    return found
 
 
 def _text(path: Path) -> str:

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable
 
 # Free memory that stays at the top of the heap.
-KEPT_BYTES = 32 * 1024 * 1024
+_KEPT_BYTES = 32 * 1024 * 1024
 # Larger blocks are mapped, and unmapped when they are freed.
 _HEAP_BLOCK_BYTES = 16 * 1024 * 1024
 _PADDING_BYTES = 4 * 1024 * 1024
@@ -28,7 +28,7 @@ def keep_freed() -> None:
     """
     mallopt = _function("mallopt")
     if mallopt is not None:
-        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
         mallopt(_M_TOP_PAD, _PADDING_BYTES)
         mallopt(_M_MMAP_THRESHOLD, _HEAP_BLOCK_BYTES)
 

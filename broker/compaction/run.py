@@ -224,7 +224,7 @@ class CompactionRun:
             ledger_id=record.ledger_id,
             horizon=record.horizon,
             segment_bytes_max=self._broker.settings.store.segment_bytes_max,
-            keeps_segments=self._continues_previous() and snapshot.may_keep_segments,
+            keeps_segments=self._continues_previous(),
             segment_garbage_max=self._broker.settings.segment_garbage_max,
             unsized_empties_survive=record.unsized_empties_survive,
             has_pulsar_entries=may_have_pulsar_entries(self._broker.metadata),

@@ -46,17 +46,6 @@ class TopicSnapshot(NamedTuple):
     # Identifies a load of the topic.
     epoch: int
 
-    @property
-    def may_keep_segments(self) -> bool:
-        """Returns whether the previous ledger's segments end at the horizon, or before.
-
-        Dead entries may follow the last live one, with which a repeated run ends: the new ledger
-        must not list them.
-        """
-        if not self.compacted_segments:
-            return True
-        return record_position(self.segments[self.compacted_segments - 1], True) <= self.horizon
-
 
 async def snapshot(topic: CompactableTopic, *, again: bool = False) -> TopicSnapshot | None:
     """Returns a run's input; None if there is nothing to compact and not `again`.

@@ -141,6 +141,8 @@ class Connection(asyncio.Protocol):
         self._frames.clear()
         self._link.closed(self._end)
         self._lost.set()
+        # A caller of end_silent() need not wait for a frame.
+        self._has_received.set()
 
     def _end(self) -> None:
         self._producing.closed()
@@ -175,8 +177,9 @@ class Connection(asyncio.Protocol):
         return self._link.address
 
     async def end_silent(self) -> bool:
-        """Pings the client, and closes the connection if it is silent for ALIVE_S; returns whether
-        it was.
+        """Pings the client, and closes the connection if it is silent for ALIVE_S.
+
+        Returns whether the connection has ended.
         """
         self._has_received.clear()
         self.ping()
@@ -187,8 +190,7 @@ class Connection(asyncio.Protocol):
                 return False
             self.abort(f"it was silent for {ALIVE_S:.0f} s, and another client waits for its end")
             await self._lost.wait()
-            return True
-        return False
+        return self._lost.is_set()
 
     def close(self) -> None:
         """Closes the connection once everything written was sent."""

@@ -3,7 +3,7 @@
 Receipts and refusals of messages are sent in the order of the SENDs. When a client reconnects a
 producer, the new producer replaces the previous one, which may not have noticed that its connection
 is lost: both have the name that the broker assigned, and the new one has the higher epoch. A name
-that another connection uses is free once that connection has been silent for a few seconds. A
+that another connection uses is free if that connection does not answer a PING within seconds. A
 message that was stored on an earlier connection is not stored again.
 """
 
@@ -46,7 +46,6 @@ from ledgerfold.storage.errors import (
     LedgerfoldError,
     Moved,
     NotAllowed,
-    ProducerBusy,
     WrongChecksum,
 )
 from ledgerfold.storage.records import PULSAR_ENTRIES
@@ -103,7 +102,9 @@ Attached = dict[AnyProducer, AttachedProducer]
 
 
 class Producing:
-    """The producers of one connection. `end_silent`: closes that of another address, if silent."""
+    """The producers of one connection. `end_silent`: closes the connection of another address if it
+    is silent.
+    """
 
     def __init__(
         self, link: Link, attached: Attached, end_silent: Callable[[str], Awaitable[bool]]
@@ -158,12 +159,9 @@ class Producing:
                 await broker.in_thread(lambda: broker.metadata.need_feature(PULSAR_ENTRIES))
                 claim.check()
             self._replace(topic, name, opening)
-            try:
-                producer = await topic.attach_producer(name, claim, is_pulsar_client=True)
-            except ProducerBusy:
-                if not await self._end_holder(topic, name):
-                    raise
-                producer = await topic.attach_producer(name, claim, is_pulsar_client=True)
+            await self._end_holder(topic, name, claim)
+            claim.check()
+            producer = await topic.attach_producer(name, claim, is_pulsar_client=True)
             attached = AttachedProducer(opening, producer, schema_version, resources.pop_all())
         if self._link.is_closed or self._opening.get(opening.producer_id) is not claim:
             attached.detach()
@@ -198,12 +196,16 @@ class Producing:
         if is_same or not attached.has_own_name:
             attached.detach()
 
-    async def _end_holder(self, topic: PulsarTopic, name: str) -> bool:
-        """Ends the producer of that name if its client is gone (Pulsar's AbstractTopic)."""
+    async def _end_holder(self, topic: PulsarTopic, name: str, claim: Claim) -> None:
+        """Ends the producer of that name if its client is gone (Pulsar's AbstractTopic).
+
+        Exclusive access has its own rules.
+        """
         held = topic.producers.get(name)
         if held is None or held.peer.address == self._link.address:
-            return False
-        return await self._end_silent(held.peer.address)
+            return
+        if held.claim.mode is claim.mode is AccessMode.SHARED:
+            await self._end_silent(held.peer.address)
 
     def _answer(self, opening: CommandProducer, attached: AttachedProducer) -> None:
         last = attached.producer.last_sequence_id

@@ -107,7 +107,7 @@ class Shared:
             self.all_closed.set()
 
     async def end_silent(self, address: str) -> bool:
-        """Closes the connection of that client if it is silent; returns whether it was."""
+        """Closes the connection of that client if it is silent; returns whether it has ended."""
         connection = next((each for each in self.connections if each.address == address), None)
         return connection is not None and await connection.end_silent()
 

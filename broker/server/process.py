@@ -126,7 +126,7 @@ async def _serve(
         # print a traceback behind the error.
         await server.stop(_GRACE_S)
         raise
-    # What recovery allocated and freed, below objects that stay.
+    # Recovery has freed memory below objects that stay.
     heap.return_freed()
     # Existing objects live as long as the process: full collections need not scan them.
     gc.freeze()

@@ -14,6 +14,7 @@ from typing import Protocol
 from ledgerfold.broker.common.clock import Clock
 from ledgerfold.broker.common.given_names import called, check_name, check_properties
 from ledgerfold.broker.common.outgoing import Outgoing
+from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.faults.faults import Faults
 from ledgerfold.broker.faults.rules import Subject
 from ledgerfold.broker.log.log import TopicLog
@@ -178,6 +179,7 @@ async def create_subscription(
     return subscription
 
 
+@runs_to_completion
 async def _withdraw(topic: SubscriptionTopic, subscription: Subscription, error: Exception) -> None:
     """Removes a subscription whose creation failed, with its cursor, if another write succeeded.
 
@@ -226,10 +228,11 @@ async def connect_consumer(
 async def _created(topic: SubscriptionTopic, name: str) -> Subscription | None:
     """Returns the existing subscription of that name, once its record is durable, or None.
 
-    Raises the error of the call that creates it.
+    Raises the error of the call that creates it, or the reason why it is closed.
     """
     while (existing := topic.subscriptions.get(name)) is not None:
-        if existing.recorded.is_recorded or not existing.is_durable:
+        is_created = existing.recorded.is_recorded or not existing.is_durable
+        if is_created and not existing.is_closed:
             return existing
         await existing.persist()
     return None

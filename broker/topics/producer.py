@@ -117,10 +117,7 @@ class Producer(ReceiptQueue):
     def _appended(self, first: Position, headers: list[EntryHeader]) -> None:
         """Records entries that were appended from `first` on."""
         count, size_bytes, sequence_id = len(headers), size_of(headers), headers[-1].sequence_id
-        last_id = sequence_id
-        if self._stored_before is not None:
-            last_id = max(header.sequence_id for header in headers)
-        self._deduplication.appended(self.record, last_id)
+        self._deduplication.appended(self.record, sequence_id)
         messages = sum(header.message_count for header in headers)
         self._topic.count_in(messages, size_bytes, count)
         ledger_id, first_id = first

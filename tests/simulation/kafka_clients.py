@@ -162,7 +162,7 @@ class KafkaProducer:
                 continue
             if self._is_another_life():
                 return
-            if not appended.is_duplicate and first < self._life.log_start:
+            if not appended.is_duplicate and first + len(sent) <= self._life.log_start:
                 # All its records were deleted: a load forgets such a producer, as Kafka does.
                 continue
             if (appended.first_offset, appended.is_duplicate) != (first, True):

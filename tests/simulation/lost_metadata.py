@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import pairwise
 from math import inf
 from pathlib import Path
@@ -99,6 +99,7 @@ def check(world: World, random: Random) -> None:
     is_same_boot = world.is_same_boot
     contents = dict(_contents(world))
     whole = _whole(Snapshot(contents, _pairs(writes)), is_same_boot=is_same_boot)
+    truncated = {name for name, life in world.oracle.kafka.items() if life.cuts}
     if not world.has_imported:
         # It may be there, or not.
         for each in [each for each in whole.reads if each.topic == IMPORTED]:
@@ -107,7 +108,7 @@ def check(world: World, random: Random) -> None:
         world.note(f"of {len(writes)} writes {count} are left")
         try:
             snapshot = Snapshot(contents, _pairs(writes[:count]))
-            _check_start(snapshot, whole, is_same_boot=is_same_boot)
+            _check_start(snapshot, whole, truncated, is_same_boot=is_same_boot)
             _check_repair(snapshot, whole, is_same_boot=is_same_boot)
         except (LedgerfoldError, TimeoutError) as error:
             raise Violation(f"with {count} of {len(writes)} writes: {error!r}") from error
@@ -186,7 +187,9 @@ def _read(lab: KafkaLab, kind: Kind) -> Found:
     return Found(found, (None if loaded is None else loaded.log.views.horizon) or EARLIEST)
 
 
-def _check_start(snapshot: Snapshot, whole: Whole, *, is_same_boot: bool) -> None:
+def _check_start(
+    snapshot: Snapshot, whole: Whole, truncated: Collection[str], *, is_same_boot: bool
+) -> None:
     files, pairs = snapshot.disk()
     before, starts = _with_entries(files), _log_starts(pairs)
     if pairs.get(STORE_KEY) is None and files.listdir(LEDGERS):
@@ -203,8 +206,10 @@ def _check_start(snapshot: Snapshot, whole: Whole, *, is_same_boot: bool) -> Non
                 # The lost writes dropped the view: it exists again, without superseded messages.
                 continue
             wanted = _from_start(wanted, starts.get(kind.topic, 0))
-            # The lost writes dropped the start of a transaction whose end was truncated.
-            _check_found(_before(wanted, found.stable_end), found, str(kind))
+            if kind.topic in truncated:
+                # The lost writes dropped the start of a transaction whose end was truncated.
+                wanted = _before(wanted, found.stable_end)
+            _check_found(wanted, found, str(kind))
     finally:
         is_incomplete, torn = lab.report.is_incomplete, {*lab.report.torn}
         lab.stop()

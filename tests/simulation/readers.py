@@ -170,7 +170,7 @@ class Reader:
 
     def _on_ready(self) -> None:
         if self._world.oracle.topics.get(self.topic_name) is not self._topic:
-            start = self._start
+            start = self._start if self._inclusive else self._start.next
             self._check_life()
             # It was requested to begin there, in any log.
             self.seen.start = max(start, self.seen.start)

@@ -80,6 +80,21 @@ def test_nothing_stays_of_a_producer_that_has_ended(lab: BrokerLab, is_lost: boo
     lab.run(connect())
 
 
+def test_a_client_that_uses_a_name_twice_is_refused_at_once(lab: BrokerLab) -> None:
+    """Its connection is alive: nobody asks it."""
+
+    async def connect() -> None:
+        peer = await Peer.connected(Shared(lab.broker))
+        assert (await peer.ask(encode(NAMED))).HasField("producer_success")
+        again = BaseCommand.FromString(NAMED.SerializeToString())
+        again.producer.producer_id = 2
+        refused = await peer.ask(encode(again))
+        assert refused.error.error == pulsar_pb2.PRODUCER_BUSY
+        peer.connection.connection_lost(None)
+
+    lab.run(connect())
+
+
 @pytest.mark.parametrize("policies", [Policies(), Policies(deduplication=True)], ids=["", "on"])
 def test_a_repeated_chunk_does_not_hide_that_later_messages_are_stored(
     lab: BrokerLab, policies: Policies

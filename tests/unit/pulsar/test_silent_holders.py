@@ -90,3 +90,25 @@ def test_the_next_client_waits_for_a_sign_of_life(
         successor.connection.connection_lost(None)
 
     lab.run(succeed())
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_the_next_client_does_not_wait_for_a_lost_connection(lab: BrokerLab, kind: str) -> None:
+    """The PING shows that the other end is gone."""
+    opening, opened = CLIENTS[kind]
+
+    async def succeed() -> None:
+        shared = Shared(lab.broker)
+        holder, successor = (Peer(shared, port) for port in (1, 2))
+        for each in (holder, successor):
+            assert await each.ask(CONNECT) == pulsar_pb2.CONNECTED
+        assert await holder.ask(opening) == opened
+        successor.connection.data_received(encode(opening))
+        assert await holder.next() == pulsar_pb2.PING
+        async with asyncio.timeout(connection_module.ALIVE_S / 2):
+            holder.connection.connection_lost(ConnectionResetError())
+            assert await successor.next() == opened
+        assert not holder.is_aborted
+        successor.connection.connection_lost(None)
+
+    lab.run(succeed())

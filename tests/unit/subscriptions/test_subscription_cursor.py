@@ -25,6 +25,7 @@ from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import CursorRecord
 from tests.support.subscription_lab import (
     EXCLUSIVE,
+    FROM_EARLIEST,
     SHARED,
     MemoryTopic,
     acknowledge,
@@ -207,6 +208,9 @@ def test_a_failed_creation_leaves_no_cursor_if_its_write_succeeds_later(
         async def delete_cursor(
             self, subscription: str, check: Callable[[], None], deleted: Callable[[], None]
         ) -> None:
+            with pytest.raises(DiskFailure):
+                # It must not get a subscription that is about to be deleted.
+                await create_subscription(self, "s", FROM_EARLIEST)
             if not is_deletable:
                 raise DiskFailure("metadata", "write", OSError(28, "No space left on device"))
             await super().delete_cursor(subscription, check, deleted)
@@ -222,6 +226,38 @@ def test_a_failed_creation_leaves_no_cursor_if_its_write_succeeds_later(
         for subscription in topic.subscriptions.values():
             assert not subscription.is_closed
             await subscription.close(keep_cursor=False)
+
+    monkeypatch.setattr(cursor_writer, "WallClock", _Hurried)
+    asyncio.run(test())
+
+
+def test_a_failed_creation_ends_without_its_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client may leave while another write ends. A closed subscription would refuse all."""
+
+    class FailsOnce(MemoryTopic):
+        async def persist_cursor(self, record: CursorRecord) -> None:
+            error, self.error = self.error, None
+            if error is not None:
+                raise error
+            await super().persist_cursor(record)
+
+    async def test() -> None:
+        topic = FailsOnce()
+        topic.error = DiskFailure("metadata", "write", OSError(28, "No space left on device"))
+        topic.may_write.clear()
+        creating = asyncio.create_task(create_subscription(topic, "s", FROM_EARLIEST))
+        await topic.writing.wait()
+        await settled(topic)
+        creating.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await creating
+        # Another creator meanwhile gets the reason.
+        with pytest.raises(DiskFailure):
+            await create_subscription(topic, "s", FROM_EARLIEST)
+        topic.may_write.set()
+        await settled(topic)
+        assert (topic.deleted, topic.subscriptions) == (["s"], {})
+        await (await create_subscription(topic, "s", FROM_EARLIEST)).close()
 
     monkeypatch.setattr(cursor_writer, "WallClock", _Hurried)
     asyncio.run(test())
