@@ -164,7 +164,8 @@ class KafkaLife:
         for offset, sent in gone.items():
             del self.at[offset], self.place[sent.id], self.last[offset]
             self.gone.add(sent.id)
-        self.may_be_gone = {each for each in self.may_be_gone if each < end}
+        # A batch across the end is gone from its first record on.
+        self.may_be_gone &= self.at.keys()
         for sent in self.at.values():
             if sent.transaction is not None:
                 sent.transaction.may_be_open |= sent.transaction.is_asked

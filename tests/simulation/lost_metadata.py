@@ -104,12 +104,16 @@ def check(world: World, random: Random) -> None:
         # It may be there, or not.
         for each in [each for each in whole.reads if each.topic == IMPORTED]:
             del whole.reads[each]
+    starts = _log_starts(_pairs(writes))
     for count in {random.randrange(len(writes)), *_some(random, len(writes))}:
         world.note(f"of {len(writes)} writes {count} are left")
         try:
             snapshot = Snapshot(contents, _pairs(writes[:count]))
-            _check_start(snapshot, whole, truncated, is_same_boot=is_same_boot)
-            _check_repair(snapshot, whole, is_same_boot=is_same_boot)
+            left = _log_starts(snapshot.pairs)
+            lowered = {name for name, start in starts.items() if left.get(name, 0) < start}
+            reopened = truncated | lowered
+            _check_start(snapshot, whole, reopened, is_same_boot=is_same_boot)
+            _check_repair(snapshot, whole, reopened, is_same_boot=is_same_boot)
         except (LedgerfoldError, TimeoutError) as error:
             raise Violation(f"with {count} of {len(writes)} writes: {error!r}") from error
         except Violation as error:
@@ -188,10 +192,10 @@ def _read(lab: KafkaLab, kind: Kind) -> Found:
 
 
 def _check_start(
-    snapshot: Snapshot, whole: Whole, truncated: Collection[str], *, is_same_boot: bool
+    snapshot: Snapshot, whole: Whole, reopened: Collection[str], *, is_same_boot: bool
 ) -> None:
     files, pairs = snapshot.disk()
-    before, starts = _with_entries(files), _log_starts(pairs)
+    before, starts = _with_entries(files), _log_starts(snapshot.pairs)
     if pairs.get(STORE_KEY) is None and files.listdir(LEDGERS):
         # NOTE: it does not start at all, which tests/unit/storage/test_lost_metadata.py shows.
         return
@@ -206,10 +210,7 @@ def _check_start(
                 # The lost writes dropped the view: it exists again, without superseded messages.
                 continue
             wanted = _from_start(wanted, starts.get(kind.topic, 0))
-            if kind.topic in truncated:
-                # The lost writes dropped the start of a transaction whose end was truncated.
-                wanted = _before(wanted, found.stable_end)
-            _check_found(wanted, found, str(kind))
+            _check_found(_committed(wanted, found, kind, reopened), found, str(kind))
     finally:
         is_incomplete, torn = lab.report.is_incomplete, {*lab.report.torn}
         lab.stop()
@@ -219,9 +220,11 @@ def _check_start(
             raise Violation(f"{sorted(gone)} hold entries, and a start removes them")
 
 
-def _check_repair(snapshot: Snapshot, whole: Whole, *, is_same_boot: bool) -> None:
+def _check_repair(
+    snapshot: Snapshot, whole: Whole, reopened: Collection[str], *, is_same_boot: bool
+) -> None:
     files, pairs = snapshot.disk()
-    starts = _log_starts(pairs)
+    starts = _log_starts(snapshot.pairs)
     offline = Offline(DATA, pairs, files, is_same_boot=is_same_boot)
     plan = offline.repair()
     # It says so: a restore may have made them live, or not.
@@ -242,16 +245,18 @@ def _check_repair(snapshot: Snapshot, whole: Whole, *, is_same_boot: bool) -> No
                 continue
             left = _from_start(wanted, starts.get(kind.topic, 0))
             left = _without(left, {at for topic, at in copied if topic == kind.topic})
-            _check_found(left, _read(lab, kind), f"a repair, {kind}")
+            found = _read(lab, kind)
+            left = _committed(left, found, kind, reopened)
+            _check_found(left, found, f"a repair, {kind}")
         for name, reads in whole.snapshots.items():
             _check_snapshot(lab, name, reads)
     finally:
         lab.stop()
 
 
-def _log_starts(pairs: CountedKeyValue) -> dict[str, int]:
+def _log_starts(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, int]:
     """Returns the log start of each Kafka topic: a lost restore may have moved it back."""
-    found = [TopicRecord.FromString(value[1:]) for _, value in pairs.scan(b"topic/")]
+    found = [TopicRecord.FromString(value[1:]) for at, value in pairs if at.startswith(b"topic/")]
     return {each.name: each.kafka.log_start_offset for each in found if each.HasField("kafka")}
 
 
@@ -261,10 +266,15 @@ def _from_start(wanted: Found, log_start: int) -> Found:
     return wanted._replace(messages=[each for each in wanted.messages if each[0] >= log_start])
 
 
-def _before(wanted: Found, end: float) -> Found:
-    if end == inf:
+def _committed(wanted: Found, found: Found, kind: Kind, reopened: Collection[str]) -> Found:
+    """Returns the wanted messages before the oldest open transaction.
+
+    Lost writes may open one again: one whose end was truncated, or that began before the log start.
+    """
+    if kind.topic not in reopened or found.stable_end == inf:
         return wanted
-    return wanted._replace(messages=[each for each in wanted.messages if each[0] < end])
+    messages = [each for each in wanted.messages if each[0] < found.stable_end]
+    return wanted._replace(messages=messages)
 
 
 def _last_of_keys(wanted: Found) -> Found:
