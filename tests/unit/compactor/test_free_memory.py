@@ -9,7 +9,7 @@ import pytest
 
 from ledgerfold.compactor.memory import free_bytes
 
-MACHINE = {"proc/meminfo": "MemTotal: 2000 kB\nMemAvailable: 1000 kB\nHugePages_Total: 0\n"}
+MACHINE = {"proc/meminfo": "MemTotal: 2000 kB\nMemAvailable: 1000 kB\nHugePages_Total: 0\n\nodd\n"}
 STAT = "anon 9\nactive_file 30\ninactive_file 50\n"
 POD = {
     "groups/pod/memory.max": "900000\n",
