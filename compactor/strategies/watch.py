@@ -144,8 +144,12 @@ class Watch(Unwatched):
 
     def _check(self, number: int, frame: FrameType | None) -> None:
         if self.question is None or self.question is not self._last_question:
+            try:
+                self._arm()
+            except RuntimeError as error:
+                # No memory is left for its thread. The next check tries again.
+                raise self._too_much() from error
             self._last_question, self._checks = self.question, 0
-            self._arm()
             return
         self._checks += 1
         if self._checks >= _CHECKS:

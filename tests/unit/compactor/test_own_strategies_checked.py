@@ -215,6 +215,24 @@ def test_time_between_calls_does_not_count(monkeypatch: pytest.MonkeyPatch) -> N
     assert min(armed) > DEFAULT_LIMITS.timeout_seconds
 
 
+def test_a_check_for_which_no_memory_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot start its thread: code that takes memory slowly is still going when it looks."""
+
+    def arm(seconds: float, **_: object) -> None:
+        raise RuntimeError("unable to start watchdog thread")
+
+    watch = Watch(DEFAULT_LIMITS)
+    with watch.held():
+        look: Any = signal.getsignal(signal.SIGALRM)
+        with monkeypatch.context() as full:
+            full.setattr(faulthandler, "dump_traceback_later", arm)
+            for _ in range(2):
+                with pytest.raises(Exceeded, match="more than 1024 MiB"), watch.asking("one"):
+                    look(signal.SIGALRM, None)
+        with watch.asking("two"):
+            look(signal.SIGALRM, None)
+
+
 def test_memory_is_limited_and_the_limit_is_reset_afterwards() -> None:
     """Handler and limit are those of before, also where tasks lie within each other."""
     before = (signal.getsignal(signal.SIGALRM), resource.getrlimit(resource.RLIMIT_DATA))
