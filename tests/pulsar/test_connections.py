@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pulsar
 import pytest
@@ -24,7 +25,7 @@ from tests.pulsar.recorded import (
 )
 from tests.support.broker_process import BrokerProcess
 from tests.support.ports import free_port
-from tests.support.waiting import WAIT_MS, wait_until
+from tests.support.waiting import WAIT_MS, WAIT_S, wait_until
 
 PING = BaseCommand(type=pulsar_pb2.PING, ping=pulsar_pb2.CommandPing())
 
@@ -263,14 +264,16 @@ def test_a_producer_reconnects_beside_its_earlier_connection(
     raw.send(send(1), metadata(1))
     assert raw.read().send_receipt.message_id.entry_id == 0
     again = {"producer_name": name, "user_provided_producer_name": False}
-    with RawClient(url) as other:
+    with RawClient(url) as other, ThreadPoolExecutor() as pool:
+        # It answers the broker, which asks for a sign of life.
+        earlier = pool.submit(raw.read)
         other.send(producer(topic, epoch=0, **again))
         assert other.read().error.error == pulsar_pb2.PRODUCER_BUSY
         other.send(producer(topic, epoch=1, **again))
         assert other.read().producer_success.last_sequence_id == 1
         raw.send(send(2), metadata(2))
         raw.send(PING)
-        assert raw.read().type == pulsar_pb2.PONG
+        assert earlier.result(WAIT_S).type == pulsar_pb2.PONG
         for sequence_id, entry_id in ((1, -1), (2, 1)):
             other.send(send(sequence_id), metadata(sequence_id))
             receipt = other.read().send_receipt

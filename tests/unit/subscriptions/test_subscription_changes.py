@@ -252,21 +252,33 @@ def test_two_creators_get_one_subscription() -> None:
     run(test)
 
 
-def test_a_subscription_deleted_during_its_creation_leaves_no_cursor() -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_subscription_deleted_during_its_creation_leaves_no_cursor(fails: bool) -> None:
     """Its creator leaves it to the deletion: the cursor is on disk, or will be.
 
     Unit tests had deleted subscriptions whose first write had begun, never before that.
     """
 
-    async def test(topic: MemoryTopic) -> None:
+    class Slow(MemoryTopic):
+        async def delete_cursor(
+            self, subscription: str, check: Callable[[], None], deleted: Callable[[], None]
+        ) -> None:
+            await settled(self)
+            await super().delete_cursor(subscription, check, deleted)
+
+    async def test() -> None:
+        topic = Slow()
+        if fails:
+            # It may be on disk nevertheless.
+            topic.error = DiskFailure("metadata", "write", OSError(5, "Input/output error"))
         creation = asyncio.create_task(create_subscription(topic, "s", FROM_EARLIEST))
         deletion = asyncio.create_task(delete_subscription(topic, "s"))
-        with pytest.raises(SubscriptionNotFound):
+        with pytest.raises(DiskFailure if fails else SubscriptionNotFound):
             await creation
         await deletion
         assert (topic.deleted, topic.subscriptions) == (["s"], {})
 
-    run(test)
+    asyncio.run(test())
 
 
 def test_stats_have_pulsars_names() -> None:
