@@ -188,6 +188,16 @@ class _Hurried(WallClock):
         return loop.call_soon(loop.call_soon, call)
 
 
+class _FailsOnce(MemoryTopic):
+    """Its disk refuses the first write, with `error`."""
+
+    async def persist_cursor(self, record: CursorRecord) -> None:
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        await super().persist_cursor(record)
+
+
 @pytest.mark.parametrize("is_deletable", [True, False])
 def test_a_failed_creation_leaves_no_cursor_if_its_write_succeeds_later(
     is_deletable: bool, monkeypatch: pytest.MonkeyPatch
@@ -198,13 +208,7 @@ def test_a_failed_creation_leaves_no_cursor_if_its_write_succeeds_later(
     passed. If the disk refuses the deletion, the subscription exists.
     """
 
-    class FailsOnce(MemoryTopic):
-        async def persist_cursor(self, record: CursorRecord) -> None:
-            error, self.error = self.error, None
-            if error is not None:
-                raise error
-            await super().persist_cursor(record)
-
+    class Refusing(_FailsOnce):
         async def delete_cursor(
             self, subscription: str, check: Callable[[], None], deleted: Callable[[], None]
         ) -> None:
@@ -216,7 +220,7 @@ def test_a_failed_creation_leaves_no_cursor_if_its_write_succeeds_later(
             await super().delete_cursor(subscription, check, deleted)
 
     async def test() -> None:
-        topic = FailsOnce()
+        topic = Refusing()
         topic.error = DiskFailure("metadata", "write", OSError(28, "No space left on device"))
         with pytest.raises(DiskFailure):
             await create_subscription(topic, "s", StartPosition(earliest=True))
@@ -234,15 +238,8 @@ def test_a_failed_creation_leaves_no_cursor_if_its_write_succeeds_later(
 def test_a_failed_creation_ends_without_its_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its client may leave while another write ends. A closed subscription would refuse all."""
 
-    class FailsOnce(MemoryTopic):
-        async def persist_cursor(self, record: CursorRecord) -> None:
-            error, self.error = self.error, None
-            if error is not None:
-                raise error
-            await super().persist_cursor(record)
-
     async def test() -> None:
-        topic = FailsOnce()
+        topic = _FailsOnce()
         topic.error = DiskFailure("metadata", "write", OSError(28, "No space left on device"))
         topic.may_write.clear()
         creating = asyncio.create_task(create_subscription(topic, "s", FROM_EARLIEST))
