@@ -29,7 +29,7 @@ import pyspark
 from pyspark import SparkContext
 
 from ledgerfold.compactor.java import Java
-from ledgerfold.compactor.memory import free_bytes
+from ledgerfold.compactor.memory import free_memory_bytes
 from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.storage.files import Files, write_file
 from ledgerfold.storage.paths import absolute_path
@@ -148,7 +148,7 @@ class ArchiveWriter:
             return f"Java takes {self._path} for several paths; {advice}"
         if self._files.free_bytes(self._path.parent) < _FREE_DISK_MIN:
             return f"the disk of {self._path.parent} is almost full"
-        free = free_bytes()
+        free = free_memory_bytes()
         if free is not None and free < _FREE_MEMORY_MIN:
             return f"only {free} bytes of memory are left"
         return ""

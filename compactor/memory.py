@@ -59,7 +59,7 @@ def _parent_of(entry: Path) -> int | None:
     return int(fields[1]) if fields else None
 
 
-def free_bytes(proc: Path = _PROC, groups: Path = _GROUPS) -> int | None:
+def free_memory_bytes(proc: Path = _PROC, groups: Path = _GROUPS) -> int | None:
     """Returns the memory that this process may still use; None if the system does not say.
 
     That is the least of what the machine has and what each control group of the process (of a

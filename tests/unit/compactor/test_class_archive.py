@@ -60,7 +60,7 @@ def test_an_archive_that_cannot_be_written_starts_no_jvm(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(class_archive, "free_bytes", lambda: free_memory)
+    monkeypatch.setattr(class_archive, "free_memory_bytes", lambda: free_memory)
     caplog.set_level("INFO")
     (tmp_path / folder).mkdir()
     _write(tmp_path / folder, _Disk(free_disk, is_writable))
@@ -75,7 +75,7 @@ def test_otherwise_a_jvm_starts(
     def starts(_: object) -> list[str]:
         raise _Jvm
 
-    monkeypatch.setattr(class_archive, "free_bytes", lambda: free_memory)
+    monkeypatch.setattr(class_archive, "free_memory_bytes", lambda: free_memory)
     monkeypatch.setattr(class_archive, "_command", starts)
     with pytest.raises(_Jvm):
         _write(tmp_path, _Disk(FREE, is_writable=True))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.compactor.memory import free_bytes
+from ledgerfold.compactor.memory import free_memory_bytes
 
 MACHINE = {"proc/meminfo": "MemTotal: 2000 kB\nMemAvailable: 1000 kB\nHugePages_Total: 0\n\nodd\n"}
 STAT = "anon 9\nactive_file 30\ninactive_file 50\n"
@@ -52,4 +52,4 @@ def test_the_memory_left_is_the_least_of_all(
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    assert free_bytes(tmp_path / "proc", tmp_path / "groups") == expected
+    assert free_memory_bytes(tmp_path / "proc", tmp_path / "groups") == expected
