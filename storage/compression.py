@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import zlib
 
-import cramjam
 import zstandard
-from cramjam import snappy
 from lz4 import block as lz4_block
 
+from ledgerfold.storage import snappy
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Buffer, Compression
 from ledgerfold.storage.errors import InvalidRequest
 
@@ -33,7 +32,7 @@ _DECOMPRESSION_ERRORS = (
     zstandard.ZstdError,
     lz4_block.LZ4BlockError,
     zlib.error,
-    cramjam.DecompressionError,
+    ValueError,  # snappy's
 )
 
 
@@ -48,7 +47,7 @@ def compress(compression: int, data: bytes) -> bytes:
     elif compression == Compression.ZLIB:
         packed = zlib.compress(data, _ZLIB_LEVEL)
     elif compression == Compression.SNAPPY:
-        packed = bytes(snappy.compress_raw(data))
+        packed = snappy.compress(data)
     else:
         raise InvalidRequest(f"Unknown compression {compression}.")
     return _section(data, packed)
@@ -84,9 +83,9 @@ def decompress(compression: int, section: Buffer) -> bytes:
             data = zlib.decompressobj().decompress(packed, size + 1)
         elif compression == Compression.SNAPPY:
             # The decompressor allocates the block's recorded size.
-            if snappy.decompress_raw_len(packed) != size:
+            if snappy.recorded_bytes(packed) != size:
                 raise InvalidRequest("A snappy block does not have the size its section declares.")
-            data = bytes(snappy.decompress_raw(packed))
+            data = snappy.decompress(packed)
         else:
             raise InvalidRequest(f"Unknown compression {compression}.")
     except _DECOMPRESSION_ERRORS as error:

@@ -344,9 +344,9 @@ def dead_modules(found: Iterable[Module]) -> list[str]:
     found = list(found)
     users: dict[str, set[str]] = {}
     for module in found:
-        # A string names a module too: some are imported only when they are needed.
+        # A string names a module, or module:name, too: some are imported only when they are needed.
         strings = (
-            node.value
+            node.value.partition(":")[0]
             for node in module.nodes
             if isinstance(node, ast.Constant) and isinstance(node.value, str)
         )

@@ -12,58 +12,21 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ledgerfold.broker.cli import (
-    completion,
-    contexts,
-    doctor,
-    faults,
-    inspecting,
-    serving,
-    state,
-    tokens,
-)
+from ledgerfold.broker.cli import completion
+from ledgerfold.broker.cli.commands import tables_of
 from ledgerfold.broker.cli.contexts import apply_context
-from ledgerfold.broker.cli.data import consuming, damage, export_rows, importing, producing
-from ledgerfold.broker.cli.demo import demos
 from ledgerfold.broker.cli.exit_codes import DONE, USAGE, exit_code
-from ledgerfold.broker.cli.kafka import cleaner
 from ledgerfold.broker.cli.parsing import Parser
-from ledgerfold.broker.cli.topics import compacting, compaction, explaining, schemas, topics
-from ledgerfold.broker.cli.what_if import command as what_if
+from ledgerfold.broker.cli.serving import DEFAULT_LISTEN
 from ledgerfold.storage.errors import LedgerfoldError, ServiceError, Unavailable
 from ledgerfold.storage.message_ids import FORM
 from ledgerfold.version import __version__
 
 _OUTPUT_BUFFER_BYTES = 256 * 1024
 
-# The order is that of the help.
-_COMMANDS = (
-    serving.COMMANDS,
-    producing.COMMANDS,
-    consuming.COMMANDS,
-    topics.COMMANDS,
-    schemas.COMMANDS,
-    compacting.COMMANDS,
-    compaction.COMMANDS,
-    cleaner.COMMANDS,
-    explaining.COMMANDS,
-    what_if.COMMANDS,
-    inspecting.BROKER,
-    state.COMMANDS,
-    tokens.COMMANDS,
-    contexts.COMMANDS,
-    completion.COMMANDS,
-    doctor.COMMANDS,
-    faults.COMMANDS,
-    importing.COMMANDS,
-    export_rows.COMMANDS,
-    inspecting.FILES,
-    damage.COMMANDS,
-    demos.COMMANDS,
-)
 
-
-def make_parser() -> Parser:
+def make_parser(arguments: Sequence[str] = ()) -> Parser:
+    """Returns the parser for these arguments; without any, that of all commands."""
     parser = Parser(
         prog="ledgerfold",
         description="A broker that compacts topics as Apache Pulsar does.",
@@ -73,7 +36,7 @@ def make_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"ledgerfold {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for table in _COMMANDS:
+    for table in tables_of(arguments):
         table.add_to(commands)
     return parser
 
@@ -88,7 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = argparse.Namespace()
     try:
         try:
-            parser = make_parser()
+            if arguments is None:
+                arguments = sys.argv[1:]
+            parser = make_parser(arguments)
             completion.complete(parser)
             parser.parse_args(arguments, options)
             if getattr(options, "calls_broker", False):
@@ -164,7 +129,7 @@ def _advice(why: str) -> str:
 
 def _sentence(error: LedgerfoldError | OSError, options: argparse.Namespace) -> str:
     """Describes an error: what happened, where, and what to do."""
-    url = getattr(options, "url", serving.DEFAULT_LISTEN)
+    url = getattr(options, "url", DEFAULT_LISTEN)
     if isinstance(error, Unavailable):
         return f"The broker at {url} does not answer: {error}\n{_advice(str(error))}".rstrip()
     if isinstance(error, ServiceError):

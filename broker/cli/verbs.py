@@ -53,6 +53,10 @@ class Verbs:
         self._common = common
         self._verbs: list[_Verb] = []
 
+    @property
+    def names(self) -> list[str]:
+        return [verb.name for verb in self._verbs]
+
     def verb(
         self, name: str, help_: str, *arguments: Argument, **settings: Any
     ) -> Callable[[_Run], _Run]:

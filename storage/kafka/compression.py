@@ -25,11 +25,10 @@ import zlib
 from enum import IntEnum
 from typing import Protocol, cast
 
-import cramjam
 import zstandard
-from cramjam import snappy
 from lz4 import frame as lz4_frame
 
+from ledgerfold.storage import snappy
 from ledgerfold.storage.compression import UNCOMPRESSED_BYTES_MAX
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
@@ -51,7 +50,7 @@ _CHUNK_BYTES = 256 * 1024
 _DECOMPRESSION_ERRORS = (
     zstandard.ZstdError,
     zlib.error,
-    cramjam.DecompressionError,
+    ValueError,  # snappy's
     struct.error,
     RuntimeError,  # lz4's
     EOFError,
@@ -160,15 +159,15 @@ def _gunzip(section: bytes, bytes_max: int) -> bytes:
 def _xerial(records: bytes) -> bytes:
     parts = [_XERIAL]
     for at in range(0, len(records), _XERIAL_BLOCK_BYTES):
-        block = bytes(snappy.compress_raw(records[at : at + _XERIAL_BLOCK_BYTES]))
+        block = snappy.compress(records[at : at + _XERIAL_BLOCK_BYTES])
         parts += (_SIZE.pack(len(block)), block)
     return b"".join(parts)
 
 
 def _from_snappy(section: bytes, bytes_max: int) -> bytes:
     if section[:_XERIAL_MAGIC_BYTES] != _XERIAL[:_XERIAL_MAGIC_BYTES]:
-        _checked(snappy.decompress_raw_len(section), bytes_max)
-        return bytes(snappy.decompress_raw(section))
+        _checked(snappy.recorded_bytes(section), bytes_max)
+        return snappy.decompress(section)
     parts: list[bytes] = []
     size, at = 0, len(_XERIAL)
     while at < len(section):
@@ -177,8 +176,8 @@ def _from_snappy(section: bytes, bytes_max: int) -> bytes:
         block = section[at : at + block_bytes]
         if len(block) < block_bytes:
             raise EOFError("a block ends early")
-        size = _checked(size + snappy.decompress_raw_len(block), bytes_max)
-        parts.append(bytes(snappy.decompress_raw(block)))
+        size = _checked(size + snappy.recorded_bytes(block), bytes_max)
+        parts.append(snappy.decompress(block))
         at += block_bytes
     return b"".join(parts)
 

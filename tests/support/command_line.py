@@ -7,11 +7,12 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, NamedTuple
 from unittest import mock
@@ -66,3 +67,14 @@ def run(arguments: Sequence[str], stdin: bytes = b"") -> subprocess.CompletedPro
     return subprocess.run(
         command(*arguments), input=stdin, capture_output=True, timeout=WAIT_S, check=False
     )
+
+
+def subcommands(
+    parser: argparse.ArgumentParser, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
+    """Yields a parser and those of its commands and verbs, each with the words that lead to it."""
+    yield path, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, each in action.choices.items():
+                yield from subcommands(each, (*path, name))

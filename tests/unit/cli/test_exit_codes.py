@@ -111,7 +111,7 @@ def ended_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> Ran:
         def run(self, options: object) -> int:
             raise error
 
-    monkeypatch.setattr(main, "make_parser", Parser)
+    monkeypatch.setattr(main, "make_parser", lambda arguments: Parser())
     return ledgerfold("info")
 
 

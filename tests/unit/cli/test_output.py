@@ -296,7 +296,7 @@ def test_text_that_the_terminal_cannot_encode_is_escaped(monkeypatch: pytest.Mon
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="ascii"))
     parser = argparse.ArgumentParser()
     parser.set_defaults(run=lambda options: print("é"))
-    monkeypatch.setattr("ledgerfold.broker.cli.main.make_parser", lambda: parser)
+    monkeypatch.setattr("ledgerfold.broker.cli.main.make_parser", lambda arguments: parser)
     assert main([]) == 0
     assert written.getvalue() == b"\\xe9\n"
 

@@ -320,3 +320,20 @@ def test_threads_continue_while_writes_fail(pairs: RocksKeyValue, disk: Disk) ->
             is_over.set()
         for each in around:
             each.result()
+
+
+def test_a_list_of_records_leaves_no_copy_in_memory(tmp_path: Path) -> None:
+    """A start lists all topics, and keeps what it needs of them."""
+    store = RocksKeyValue(tmp_path / "m")
+    store.write({b"key %d" % number: b"v" * 100 for number in range(10_000)}, ())
+    store.close()
+    # A start writes the records of the log into a file.
+    store = RocksKeyValue(tmp_path / "m")
+
+    def cached_bytes() -> int:
+        return int(store._db.property_int_value("rocksdb.block-cache-usage"))
+
+    before = cached_bytes()
+    assert len(store.scan(b"key ")) == 10_000
+    assert cached_bytes() == before
+    store.close()
