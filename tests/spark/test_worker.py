@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ import pytest
 from ledgerfold.compactor.class_archive import class_archive
 from ledgerfold.compactor.java import find_java
 from ledgerfold.compactor.service import SECRET_KEY
+from ledgerfold.compactor.worker import EXIT_FAILED
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import CompactionFailed
 from ledgerfold.v1.compactor_pb2 import (
@@ -28,6 +30,7 @@ from tests.model.strategy_model import Message
 from tests.support.compaction import LogBuilder, damage, read_messages
 from tests.support.compactor_process import CompactorProcess, reason_of
 from tests.support.processes import command
+from tests.support.small_disk import CannotMount, SmallDisk
 from tests.support.waiting import SPARK_START_S, WAIT_S, wait_until
 
 A1, A2, B1 = Message(b"a", b"1"), Message(b"a", b"2"), Message(b"b", b"1")
@@ -64,6 +67,25 @@ def test_a_run_sends_progress_then_a_manifest(worker: CompactorProcess, tmp_path
     assert read_messages(log.ledgers_dir, manifest.segments) == log.expected()
     assert (manifest.counts.messages_in, manifest.counts.messages_out) == (3, 2)
     assert manifest.counts.worker_peak_bytes > 0
+
+
+def test_a_worker_on_a_full_disk_ends(tmp_path: Path, cache_dir: Path) -> None:
+    """Its JVM cannot write its port, and would wait for ever. An inline worker needs room, too."""
+    try:
+        with SmallDisk(tmp_path / "disk", size_mb=1) as disk:
+            disk.fill()
+            folder = tmp_path / "a worker's"
+            folder.mkdir()
+            local = ("--engine", "auto", "--local-dir", str(disk.path / "local"))
+            with CompactorProcess(folder, cache_dir, arguments=local) as worker:
+                assert worker.process.stdout is not None
+                event = json.loads(worker.process.stdout.readline())
+                assert worker.process.wait(WAIT_S) == EXIT_FAILED
+                assert not _jvms(worker)
+    except CannotMount as error:
+        pytest.skip(f"needs leave to mount a tmpfs: {error}")
+    assert event["event"] == "unavailable"
+    assert "No space left on device" in event["message"]
 
 
 def test_a_killed_worker_leaves_no_temporary_files(tmp_path: Path, cache_dir: Path) -> None:
