@@ -79,9 +79,11 @@ class Bounds(NamedTuple):
 
 def check_segment(path: Path, segment: SegmentRecord, bounds: Bounds, files: Files) -> SegmentCheck:
     """Checks a segment. Raises DiskFailure only if the file cannot be opened."""
-    if not files.exists(path):
+    try:
+        opened = files.open_read(path)
+    except FileNotFoundError:
         return SegmentCheck(segment)
-    with closing(files.open_read(path)) as file:
+    with closing(opened) as file:
         scan = _Scan(file, segment, bounds)
         scan.load_vector(path.parent.parent, files)
         return scan.run()

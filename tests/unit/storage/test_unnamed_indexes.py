@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ledgerfold.storage.files import REAL
+from ledgerfold.storage.files import REAL, Files
+from ledgerfold.storage.open_files import ReadFile
 from ledgerfold.storage.unnamed import unnamed_files
 from ledgerfold.v1.records_pb2 import KeyIndexRecord, LedgerRecord, SegmentRecord
 
@@ -22,3 +23,24 @@ def test_a_key_index_that_no_record_names_may_be_removed(tmp_path: Path) -> None
     record = LedgerRecord(ledger_id=7, segments=[with_index, SegmentRecord(path=f"{paths[1]}.log")])
     [found] = unnamed_files(tmp_path, {7: record}, REAL)
     assert (found.relative, found.holds_entries) == (f"{paths[1]}.keys", False)
+
+
+def test_a_file_that_vanishes_meanwhile_is_no_damage(tmp_path: Path) -> None:
+    """A killed broker's worker may remove its files while `verify` looks at them.
+
+    The vanishing file was read once before it was checked; tests had removed it before both.
+    """
+
+    class Removing(Files):
+        opened = 0
+
+        def open_read(self, path: Path) -> ReadFile:
+            self.opened += 1
+            if self.opened == 2:
+                path.unlink()
+            return super().open_read(path)
+
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / f"{0:020d}.keys").write_bytes(b"no entry, but many more bytes " * 9)
+    [found] = unnamed_files(tmp_path, {}, files := Removing())
+    assert (found.holds_entries, found.is_raw, files.opened) == (False, False, 2)
