@@ -80,7 +80,7 @@ SECRET_VARIABLE = "LEDGERFOLD_COMPACTOR_SECRET"
 _NO_SECRET = (
     f"Set {SECRET_VARIABLE} to the secret of the compactor at {{}}, and restart the broker."
 )
-WARMING_UP = "Spark is warming up, which usually takes 10 to 30 s."
+WARMING_UP = "Spark is warming up, which usually takes 2 to 10 s."
 _STARTING_UP = "The compactor is starting."
 _UNCHECKED = "Strategy {!r} is user-defined: a compactor must check it before it is set. {}"
 _log = logging.getLogger(__name__)
