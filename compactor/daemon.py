@@ -48,6 +48,9 @@ def main() -> None:
         from pyspark.daemon import manager
 
         import ledgerfold.compactor.job.tasks  # noqa: F401
+        from ledgerfold.storage import snappy
+
+        snappy.library()
     gc.collect()
     gc.freeze()
     manager()

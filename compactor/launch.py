@@ -1,13 +1,15 @@
-"""The launch of Spark on a disk that may be full.
+"""The launch of Spark's JVM, and its end if it cannot say at which port it listens.
 
 The JVM writes its port to a file `connection*.info`, renames that, and waits for the end of its
 input. PySpark waits for the new name, or for the JVM's end. On a full disk neither comes: the write
 ends the JVM's main thread, but not the thread of its server. Source: Spark's `PythonGatewayServer`
 and `pyspark.java_gateway`.
 
+A JVM that cannot even create the file is ended with the start's own limit (worker.py,
+broker/worker/health.py).
+
     >>> import tempfile
-    >>> folder = Path(tempfile.gettempdir())
-    >>> with ends_if_mute(folder), reports_full_disk(folder):
+    >>> with ends_if_mute(Path(tempfile.gettempdir())):
     ...     print("launches the JVM, whose temporary files are in the folder")
     launches the JVM, whose temporary files are in the folder
 """
@@ -15,7 +17,7 @@ and `pyspark.java_gateway`.
 from __future__ import annotations
 
 import contextlib
-import errno
+import logging
 import os
 import signal
 import threading
@@ -24,31 +26,29 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ledgerfold.compactor.memory import process_tree
-from ledgerfold.storage.errors import DiskFailure
-from ledgerfold.storage.files import REAL
+from ledgerfold.storage.errors import CompactorUnavailable
 
 # A JVM writes its port in less than a millisecond.
 _MUTE_SECONDS = 5.0
-# Spark needs more for its folders.
-_ROOM_BYTES = 1024 * 1024
+_VARIABLE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
 def ends_if_mute(folder: Path, seconds: float = _MUTE_SECONDS) -> Iterator[None]:
     """Ends a JVM, launched by the block, that has been writing its port for this time.
 
-    Then raises DiskFailure. Without /proc (macOS) the JVM is not found, and does not end.
+    Then raises CompactorUnavailable. Without /proc (macOS) the JVM is not found, and does not end.
     """
     launched, is_mute = threading.Event(), threading.Event()
+    port_files = PortFiles(folder)
 
     def watch() -> None:
-        before: set[Path] = set()
         while not launched.wait(seconds):
-            now = set(folder.glob("*/connection*.info"))
-            if now & before:
+            for path in port_files.unchanged():
+                _log.error("The JVM does not write its port to %s", path)
                 is_mute.set()
-                end_children()
-            before = now
+                end_jvm_of(path)
 
     watching = threading.Thread(target=watch, name="launch", daemon=True)
     watching.start()
@@ -56,31 +56,37 @@ def ends_if_mute(folder: Path, seconds: float = _MUTE_SECONDS) -> Iterator[None]
         yield
     except Exception as error:
         if is_mute.is_set():
-            raise _full(folder) from error
+            raise CompactorUnavailable(
+                f"Spark did not start: its JVM could not write to {folder}. Free space on that "
+                "file system."
+            ) from error
         raise
     finally:
         launched.set()
         watching.join()
 
 
-@contextmanager
-def reports_full_disk(folder: Path) -> Iterator[None]:
-    """Raises DiskFailure for any error of the block if the disk of `folder` is full."""
-    try:
-        yield
-    except Exception as error:
-        if REAL.free_bytes(folder) < _ROOM_BYTES:
-            raise _full(folder) from error
-        raise
+class PortFiles:
+    """The files into which JVMs write their ports, until they rename them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._before: set[Path] = set()
+
+    def unchanged(self) -> set[Path]:
+        """Returns the files that were there at the last call, too."""
+        now: set[Path] = set()
+        # The folder of a JVM that has just been launched vanishes.
+        with contextlib.suppress(OSError):
+            now = set(self._folder.glob("*/connection*.info"))
+        unchanged, self._before = now & self._before, now
+        return unchanged
 
 
-def _full(folder: Path) -> DiskFailure:
-    cause = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    return DiskFailure(str(folder), "Starting Spark", cause)
-
-
-def end_children() -> None:
-    """Kills all processes that this one has started."""
+def end_jvm_of(port_file: Path) -> None:
+    """Kills the child process that PySpark has told to write its port beside this file."""
+    mark = f"{_VARIABLE}={port_file.parent}/".encode()
     for pid in process_tree(os.getpid())[1:]:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            if mark in Path(f"/proc/{pid}/environ").read_bytes():
+                os.kill(pid, signal.SIGKILL)

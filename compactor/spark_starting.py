@@ -20,10 +20,10 @@ from ledgerfold.compactor.job.executors import check_executors
 from ledgerfold.compactor.job.pipeline import Clock, run_job
 from ledgerfold.compactor.job.plan import TaskPlan, cut
 from ledgerfold.compactor.job.session import Session, SessionSettings, end_jvm, start_session
-from ledgerfold.compactor.launch import ends_if_mute, reports_full_disk
+from ledgerfold.compactor.launch import ends_if_mute
 from ledgerfold.compactor.starting import EngineStart
 from ledgerfold.storage.entry import stamp
-from ledgerfold.storage.errors import CompactorUnavailable, DiskFailure
+from ledgerfold.storage.errors import CompactorUnavailable
 from ledgerfold.storage.files import REAL, Files
 from ledgerfold.storage.names import LEDGERS, segment_path
 from ledgerfold.storage.native import NativeBatchBuilder
@@ -69,11 +69,11 @@ class SparkStart(EngineStart):
         self._has_archive = self.archive.exists
         try:
             options = self.archive.java_options(self._class_list)
-            with ends_if_mute(self.local_dir), reports_full_disk(self.local_dir):
+            with ends_if_mute(self.local_dir):
                 session = start_session(SessionSettings(self.master, self.local_dir, options))
             if not session.is_local:
                 check_executors(session.context)
-        except (CompactorUnavailable, DiskFailure):
+        except CompactorUnavailable:
             self.abandon()
             raise
         except Exception as error:
@@ -89,8 +89,7 @@ class SparkStart(EngineStart):
 
     def warm_up(self, engine: Engine) -> None:
         assert isinstance(engine, Session)
-        with reports_full_disk(self.local_dir):
-            warm_up(engine, self.local_dir / "warm-up", REAL, time.time)
+        warm_up(engine, self.local_dir / "warm-up", REAL, time.time)
 
     def after_start(self, engine: Engine) -> None:
         assert isinstance(engine, Session)

@@ -3,8 +3,7 @@
 1. The port listens; one JSON line on standard output names it. Health says NOT_SERVING.
 2. The engine starts, on a thread. Health says SERVING. A tiny run then warms Spark up; if a run is
    waiting, that run is executed first. If Spark fails before it is warm, and `--engine auto` was
-   asked for, the inline engine takes its place; another JSON line names it, with the reason. If the
-   disk is full, the worker ends instead: its parent starts another.
+   asked for, the inline engine takes its place; another JSON line names it, with the reason.
 3. On a machine's first start of Spark the JVM's class-data archive is written, for later starts, as
    soon as nothing runs.
 4. The end: SIGTERM, SIGINT, or, if standard input is a pipe from the parent, its end of file (the
@@ -34,12 +33,12 @@ from grpc_health.v1 import health, health_pb2_grpc
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 
 from ledgerfold.compactor.job.engine import Engine
-from ledgerfold.compactor.launch import end_children
+from ledgerfold.compactor.memory import process_tree
 from ledgerfold.compactor.service import NAME, CompactorService
 from ledgerfold.compactor.starting import EngineStart
 from ledgerfold.compactor.strategies.watch import Limits
 from ledgerfold.compactor.user_strategies.sandbox import Trials
-from ledgerfold.storage.errors import CompactorUnavailable, DiskFailure
+from ledgerfold.storage.errors import CompactorUnavailable
 from ledgerfold.storage.files import REAL
 from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.v1.compactor_pb2_grpc import add_CompactorServiceServicer_to_server
@@ -130,18 +129,15 @@ class Worker:
         return code
 
     async def _started(self) -> Engine:
-        """Starts the engine, or else the fallback. Raises what the engine raises.
-
-        The fallback does not replace an engine that needs room on the disk: it needs that, too.
-        """
+        """Starts the engine, or else the fallback. Raises what the engine raises."""
         starting = self._in_daemon("start", self._start.start)
         limit_seconds = None if self._fallback is None else _START_SECONDS
         await asyncio.wait({starting}, timeout=limit_seconds)
         if not starting.done():
-            end_children()
+            _kill_all_started()
             return self._fall_back(f"{self._start.name} did not start within {limit_seconds:g} s")
         error = starting.exception()
-        if error is None or self._fallback is None or isinstance(error, DiskFailure):
+        if error is None or self._fallback is None:
             return starting.result()
         return self._fall_back(str(error))
 
@@ -156,7 +152,7 @@ class Worker:
     async def _serve(self, starting: asyncio.Task[Engine], stopping: asyncio.Task[bool]) -> int:
         try:
             engine = starting.result()
-        except (CompactorUnavailable, DiskFailure) as error:
+        except CompactorUnavailable as error:
             self._settings.announce({"event": "unavailable", "message": error.message})
             return EXIT_FAILED
         except Exception:
@@ -179,11 +175,9 @@ class Worker:
         await self._idle(_FIRST_RUN_SECONDS)
         try:
             await in_thread(self._start.warm_up, engine)
-        except Exception as error:
+        except Exception:
             if not self._stopping.is_set():
                 _log.exception("The warm-up failed")
-                if isinstance(error, DiskFailure):
-                    self._fallback = None
                 self._failed(engine, f"{self._start.name} runs no job")
             return
         self._fallback = None
@@ -233,8 +227,7 @@ class Worker:
     async def _stop_engine(self) -> None:
         engine = self._service.engine
         if engine is None:
-            # A starting JVM ends with its input, unless its temporary folder is removed first.
-            end_children()
+            _kill_all_started()
             return
         ending: set[asyncio.Future[None]] = set()
         if self._abandoning is not None:
@@ -297,6 +290,15 @@ class Worker:
 
         threading.Thread(target=run, name=name, daemon=True).start()
         return outcome
+
+
+def _kill_all_started() -> None:
+    """Kills all child processes. A starting JVM ends with its input, unless its temporary folder is
+    removed first.
+    """
+    for pid in process_tree(os.getpid())[1:]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _is_pipe(descriptor: int) -> bool:

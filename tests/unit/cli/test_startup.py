@@ -6,6 +6,7 @@ import argparse
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -87,7 +88,10 @@ def test_a_start_returns_memory_that_recovery_has_freed(tmp_path: Path) -> None:
     serve = ["serve", "--data", str(tmp_path), "--listen", "127.0.0.1:0", "--compactor", "off"]
     with subprocess.Popen([sys.executable, "-c", program, *serve], stdout=subprocess.PIPE) as ran:
         assert ran.stdout is not None
+        limit = threading.Timer(WAIT_S, ran.kill)
+        limit.start()
         lines = [ran.stdout.readline(), ran.stdout.readline()]
+        limit.cancel()
         ran.terminate()
     assert lines[0] == b"returned\n"
     assert b'"event": "ready"' in lines[1]

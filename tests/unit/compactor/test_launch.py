@@ -1,92 +1,78 @@
-"""Spark's launch on a full disk: a JVM that cannot write its port, and errors of the disk."""
+"""Spark's launch on a full disk, on which the JVM cannot write its port."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from ledgerfold.compactor import launch
-from ledgerfold.compactor.launch import ends_if_mute, reports_full_disk
-from ledgerfold.storage.errors import DiskFailure
-from ledgerfold.storage.files import Files
+from ledgerfold.compactor.launch import PortFiles, ends_if_mute
+from ledgerfold.storage.errors import CompactorUnavailable
 from tests.support.waiting import WAIT_S
-
-# A JVM that writes its port at once, or never.
-_WRITES = "import os, sys; os.rename(sys.argv[1], sys.argv[2])"
-_IS_MUTE = "import time; time.sleep(1000)"
 
 
 class _Exited(Exception):
     """PySpark's error for a JVM that ends early."""
 
 
-@pytest.fixture(autouse=True)
-def pids(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Gets the processes that may be ended: this process has others, which other tests share."""
-    launched: list[int] = []
-    monkeypatch.setattr(launch, "process_tree", lambda root: [root, *launched])
-    return launched
+@contextmanager
+def _sleeping(port: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Starts a process that has been told to write its port to this file."""
+    environment = {**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(port)}
+    program = "import time; time.sleep(1000)"
+    with subprocess.Popen([sys.executable, "-c", program], env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
-def _launched(folder: Path, program: str, pids: list[int]) -> int:
-    """Waits as PySpark does. Returns the port's file's size."""
-    (folder / "tmp").mkdir()
-    aside, renamed = folder / "tmp" / "connection1.info", folder / "tmp" / "port"
+def _files(tmp_path: Path) -> tuple[Path, Path]:
+    """Returns the names of a port's file, before and after it is complete."""
+    folder = tmp_path / "local" / "tmp1"
+    folder.mkdir(parents=True)
+    return folder / "connection1.info", folder / "port"
+
+
+@pytest.mark.process
+def test_a_jvm_that_cannot_write_its_port_is_ended(tmp_path: Path) -> None:
+    """Otherwise the worker would wait, as it did on a full disk. Its other processes go on."""
+    aside, port = _files(tmp_path)
     aside.touch()
-    arguments = [str(aside), str(renamed)]
-    with subprocess.Popen([sys.executable, "-c", program, *arguments]) as process:
-        pids.append(process.pid)
-        if process.wait(WAIT_S):
-            raise _Exited(process.returncode)
-    return renamed.stat().st_size
+
+    def launched() -> None:
+        with _sleeping(port) as jvm:
+            raise _Exited(jvm.wait(WAIT_S))
+
+    with _sleeping(tmp_path / "another") as other:
+        with (
+            pytest.raises(CompactorUnavailable, match="could not write to") as failure,
+            ends_if_mute(tmp_path / "local", 0.05),
+        ):
+            launched()
+        assert other.poll() is None
+    assert str(failure.value.__cause__) == "-9"
 
 
-@pytest.mark.process
-def test_a_jvm_that_cannot_write_its_port_is_ended(tmp_path: Path, pids: list[int]) -> None:
-    """Otherwise the worker would wait for ever, as it did on a full disk."""
-    with pytest.raises(DiskFailure, match="No space left") as failure, ends_if_mute(tmp_path, 0.05):
-        _launched(tmp_path, _IS_MUTE, pids)
-    assert failure.value.is_full
-    assert isinstance(failure.value.__cause__, _Exited)
-
-
-@pytest.mark.process
-def test_a_jvm_that_writes_its_port_continues(tmp_path: Path, pids: list[int]) -> None:
-    with ends_if_mute(tmp_path, 5.0):
-        assert _launched(tmp_path, _WRITES, pids) == 0
-
-
-@pytest.mark.process
-def test_a_slow_jvm_that_has_not_come_to_its_port_continues(
-    tmp_path: Path, pids: list[int]
-) -> None:
-    """It may take long to start on a busy machine."""
-    program = "import time; time.sleep(0.3)"
-    with ends_if_mute(tmp_path, 0.05), subprocess.Popen([sys.executable, "-c", program]) as jvm:
-        pids.append(jvm.pid)
-        assert jvm.wait(WAIT_S) == 0
+def test_only_a_file_that_is_seen_twice_is_unchanged(tmp_path: Path) -> None:
+    """A JVM may be between its two steps at the first look."""
+    aside, port = _files(tmp_path)
+    files = PortFiles(tmp_path / "local")
+    assert not files.unchanged()
+    aside.touch()
+    assert not files.unchanged()
+    aside.rename(port)
+    assert not files.unchanged()
+    aside.touch()
+    assert not files.unchanged()
+    assert files.unchanged() == {aside}
 
 
 def test_other_errors_remain_what_they_are(tmp_path: Path) -> None:
-    with pytest.raises(_Exited), ends_if_mute(tmp_path), reports_full_disk(tmp_path):
+    with pytest.raises(_Exited), ends_if_mute(tmp_path):
         raise _Exited
-
-
-def test_an_error_on_a_full_disk_is_the_disk_s(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Spark describes it in its own ways."""
-
-    class Full(Files):
-        def free_bytes(self, path: Path) -> int:
-            assert path == tmp_path
-            return 4096
-
-    monkeypatch.setattr(launch, "REAL", Full())
-    with pytest.raises(DiskFailure, match="No space left"), reports_full_disk(tmp_path):
-        raise _Exited
-    with reports_full_disk(tmp_path):
-        pass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,21 +15,17 @@ from ledgerfold.compactor.job.inline import InlineEngine
 from ledgerfold.compactor.starting import EngineStart, InlineStart, local_cores
 from ledgerfold.compactor.strategies.watch import Limits
 from ledgerfold.compactor.worker import EXIT_DONE, EXIT_FAILED, Worker, WorkerSettings
-from ledgerfold.storage.errors import CompactorUnavailable, DiskFailure
+from ledgerfold.storage.errors import CompactorUnavailable
 from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.v1.compactor_pb2 import GetCompactorInfoResponse
 from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.process
 
-FULL = DiskFailure("folder", "Starting Spark", OSError(errno.ENOSPC, "No space left on device"))
-
 
 @dataclass
 class FakeSpark(EngineStart):
-    """Fails where a test says so: "start", "hang", "warm-up", "end", at a full disk in "full start"
-    or "full warm-up", or nowhere.
-    """
+    """Fails where a test says so: "start", "hang", "warm-up", "end" or nowhere."""
 
     fails_at: str
     name = "spark"
@@ -46,15 +41,11 @@ class FakeSpark(EngineStart):
             self._is_over.wait()
         if self.fails_at == "start":
             raise CompactorUnavailable("Java does not start.")
-        if self.fails_at == "full start":
-            raise FULL
         return InlineEngine()
 
     def warm_up(self, engine: Engine) -> None:
         if self.fails_at == "warm-up":
             raise OSError("no Python worker")
-        if self.fails_at == "full warm-up":
-            raise FULL
         if self.fails_at == "end":
             self._is_over.wait()
 
@@ -146,15 +137,6 @@ def test_without_another_engine_the_worker_ends(fails_at: str) -> None:
     code, events = _run(FakeSpark(fails_at), has_fallback=False, until=lambda _: False)
     assert code == EXIT_FAILED
     assert [each["event"] for each in events[1:]] == ["unavailable"] * (fails_at == "start")
-
-
-@pytest.mark.parametrize("fails_at", ["full start", "full warm-up"])
-def test_no_engine_replaces_one_on_a_full_disk(fails_at: str) -> None:
-    """The worker ends, and the next one tries Spark again, when there may be room."""
-    code, events = _run(FakeSpark(fails_at), has_fallback=True, until=lambda _: False)
-    assert code == EXIT_FAILED
-    reports = [{"event": "unavailable", "message": FULL.message}]
-    assert events[1:] == reports * (fails_at == "full start")
 
 
 def test_a_working_engine_is_not_replaced() -> None:
