@@ -180,31 +180,44 @@ def _read(terminal: int, seen: bytearray) -> None:
 def test_a_terminal_shows_the_phases_of_a_real_run(
     cli: Cli, topic: str, shared_broker: BrokerProcess, compactor: CompactorProcess
 ) -> None:
-    """On standard error, if it is a terminal; the figures go to standard output."""
-    cli("produce", topic, "-K", ":", stdin=b"".join(b"%d:x\n" % n for n in range(200_000)))
-    master, slave = os.openpty()
-    seen = bytearray()
-    reading = threading.Thread(target=_read, args=(master, seen))
-    with subprocess.Popen(
-        command("--url", shared_broker.url, "topics", "compact", topic, "--wait"),
-        stdout=subprocess.PIPE,
-        stderr=slave,
-        env=os.environ | {"TERM": "xterm", "COLUMNS": "120"},
-    ) as process:
-        os.close(slave)
-        reading.start()
-        with Admin(shared_broker.url) as admin:
-            wait_until(lambda: admin.compaction_status(topic).progress.phase in PHASES, "a phase")
-        # However fast the run is: its phase continues until it is seen.
-        compactor.stop()
-        try:
-            wait_until(lambda: b"phase one" in seen or b"phase two" in seen, "the phase")
-        finally:
-            compactor.go_on()
-        out, _ = process.communicate(timeout=WAIT_S)
-    reading.join()
-    assert process.returncode == 0
-    assert out.startswith(b"run 1: 200,000 -> 200,000 messages")
+    """On standard error, if it is a terminal; the figures go to standard output.
+
+    A phase may be over before anybody looks, if another process delays this one.
+    """
+    lines = b"".join(b"%d:x\n" % n for n in range(200_000))
+
+    def shows_a_phase() -> bool:
+        cli("produce", topic, "-K", ":", stdin=lines)
+        master, slave = os.openpty()
+        seen = bytearray()
+        reading = threading.Thread(target=_read, args=(master, seen))
+        with (
+            Admin(shared_broker.url) as admin,
+            subprocess.Popen(
+                command("--url", shared_broker.url, "topics", "compact", topic, "--wait"),
+                stdout=subprocess.PIPE,
+                stderr=slave,
+                env=os.environ | {"TERM": "xterm", "COLUMNS": "120"},
+            ) as process,
+        ):
+            os.close(slave)
+            reading.start()
+            while process.poll() is None:
+                if admin.compaction_status(topic).progress.phase in PHASES:
+                    # However fast the run is: its phase continues until it is seen.
+                    compactor.stop()
+                    try:
+                        wait_until(lambda: b"phase" in seen or process.poll() == 0, "the phase")
+                    finally:
+                        compactor.go_on()
+                    break
+            out, _ = process.communicate(timeout=WAIT_S)
+        reading.join()
+        assert process.returncode == 0
+        assert b" -> 200,000 messages" in out
+        return b"phase one" in seen or b"phase two" in seen
+
+    assert any(shows_a_phase() for _ in range(10))
 
 
 def test_a_demonstration_starts_a_temporary_broker() -> None:

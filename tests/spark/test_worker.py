@@ -52,10 +52,6 @@ def _endless(folder: Path) -> CompactionPlan:
     return log.plan(100)
 
 
-def _jvms(worker: CompactorProcess) -> list[int]:
-    return [pid for pid in worker.children() if "java" in command(pid).split(" ")[0]]
-
-
 def test_a_run_sends_progress_then_a_manifest(worker: CompactorProcess, tmp_path: Path) -> None:
     """The manifest lists what the model keeps, with counts and times."""
     log = _log(tmp_path)
@@ -79,7 +75,7 @@ def test_a_worker_on_a_full_disk_does_not_hang(tmp_path: Path, cache_dir: Path) 
             with CompactorProcess(folder, cache_dir, arguments=options) as worker:
                 assert worker.process.stdout is not None
                 event = json.loads(worker.process.stdout.readline())
-                assert not _jvms(worker)
+                assert not worker.jvms()
     except CannotMount as error:
         pytest.skip(f"needs leave to mount a tmpfs: {error}")
     assert (event["event"], event["engine"]) == ("engine", "inline")
@@ -184,7 +180,7 @@ def test_an_idle_worker_leaves_a_class_archive(
     wait_until(lambda: list(cache_dir.glob("*.jsa")), "the class-data archive", SPARK_START_S)
     with CompactorProcess(tmp_path, cache_dir) as later:
         later.wait_until_serving()
-        maps = [Path(f"/proc/{pid}/maps").read_text() for pid in _jvms(later)]
+        maps = [Path(f"/proc/{pid}/maps").read_text() for pid in later.jvms()]
     # A JVM silently ignores an archive that does not fit.
     assert [str(cache_dir) in each for each in maps] == [True]
 
@@ -196,7 +192,7 @@ def test_a_worker_stopped_while_its_archive_is_written_leaves_none(tmp_path: Pat
     (cache / f"{class_archive(cache, find_java(os.environ)).path.name}.1.tmp").touch()
     with CompactorProcess(tmp_path, cache) as hurried:
         hurried.wait_until_serving()
-        wait_until(lambda: any("-Xshare:dump" in command(pid) for pid in _jvms(hurried)), "its JVM")
+        wait_until(lambda: any("-Xshare:dump" in command(pid) for pid in hurried.jvms()), "its JVM")
         log = _log(tmp_path)
         assert read_messages(log.ledgers_dir, hurried.run(log.plan(5))[1].segments)
         hurried.process.terminate()
@@ -271,7 +267,7 @@ def test_the_worker_ends_with_its_jvm(tmp_path: Path, cache_dir: Path) -> None:
         assert orphaned.process.poll() is None
         with orphaned.running(plan) as call:
             wait_until((tmp_path / "ledgers" / "100").exists, "the run's folder")
-            for pid in _jvms(orphaned):
+            for pid in orphaned.jvms():
                 os.kill(pid, signal.SIGKILL)
             wait_until(call.done, "the end of the run")
             assert call.code() == grpc.StatusCode.INTERNAL

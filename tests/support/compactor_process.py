@@ -23,7 +23,7 @@ from grpc_status import rpc_status
 from ledgerfold.broker.worker.connection import SECRET_KEY
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest, RunRequest, RunResponse
 from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceStub
-from tests.support.processes import MARK, end, marked, new_mark
+from tests.support.processes import MARK, command, end, marked, new_mark
 from tests.support.waiting import RUN_S, SPARK_START_S, WAIT_S
 
 SERVICE = "ledgerfold.v1.CompactorService"
@@ -109,6 +109,9 @@ class CompactorProcess:
     def children(self) -> list[int]:
         """Returns all started processes that still run."""
         return [pid for pid in marked(self.mark) if pid != self.process.pid]
+
+    def jvms(self) -> list[int]:
+        return [pid for pid in self.children() if "java" in command(pid).split(" ")[0]]
 
     def run(self, plan: CompactionPlan) -> tuple[list[RunResponse], Manifest]:
         """Returns all responses, and the manifest. Raises grpc.RpcError."""

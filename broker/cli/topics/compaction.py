@@ -173,6 +173,10 @@ def _horizon(run: RunRecord) -> str:
     return f"{horizon.ledger_id}:{horizon.entry_id}" if run.HasField("horizon") else "none"
 
 
+# Before the compactor has reported any, the phase is unspecified.
+_PHASES = {"unspecified": "starting", "one": "phase one", "two": "phase two"}
+
+
 @contextmanager
 def progress_bar() -> Iterator[Callable[[GetCompactionStatusResponse], object]]:
     """Yields a function that shows a status at each change; without a terminal it does nothing."""
@@ -197,7 +201,7 @@ def progress_bar() -> Iterator[Callable[[GetCompactionStatusResponse], object]]:
                 note += f", {time_left(at.left_ms)} of this phase"
             progress.update(
                 task,
-                description=f"phase {name}" if name in ("one", "two") else name,
+                description=_PHASES.get(name, name),
                 completed=at.bytes,
                 total=at.bytes_total or None,
                 note=note,
