@@ -6,8 +6,8 @@
 #
 # 6650: Pulsar's binary protocol. 8080: the admin REST API, and metrics. 7650: gRPC, for the client of
 # this package. 7680: the page for browsers.
-# Nothing authenticates (--insecure in scripts/image/pulsar), unless settings say so (docs/SECURITY.md): publish
-# the ports on 127.0.0.1, or on a network of trusted clients.
+# The broker does not authenticate clients (--insecure in scripts/image/pulsar), unless settings say so
+# (docs/SECURITY.md): publish the ports on 127.0.0.1, or on a network of trusted clients.
 
 # Any image with apt-get and `python` 3.11 or newer.
 ARG BASE=python:3.12-slim-bookworm

@@ -24,7 +24,7 @@ STRATEGY_INFO = Metric(
 )
 TOPICS_COUNT = Metric(
     "pulsar_topics_count",
-    "Loaded topics, which are those used since the start.",
+    "Loaded topics.",
     labels=("cluster", "namespace"),
 )
 QUEUE_LENGTH = Metric("ledgerfold_compaction_queue_length", "Queued compactions.")

@@ -6,8 +6,9 @@ checksums (storage/entry.py, rebuild_header).
 
 The value section is compressed with the same algorithm. It may grow if the producer used a higher
 level, and an entry that was published before brokers counted batch indexes may exceed
-ENTRY_BYTES_MAX. In both cases the algorithm with the smallest result is used, which the header
-records. If that is too large as well, the run fails, because no reader could receive the entry.
+ENTRY_BYTES_MAX. In both cases the smaller of that and uncompressed bytes is used, or zstd if
+neither fits, which the header records. If that is too large as well, the run fails, because no
+reader could receive the entry.
 
     rows 1 and 3 of a batch of four: batch_indexes = [1, 3], batch_size = 4
 

@@ -1,11 +1,12 @@
 """Phase one for a strategy over columns: tasks that scan segments, and tasks that merge buckets.
 
 A scan task reads the headers and key sections of entries, verifies their checksums, and collects
-columns until a chunk is full. It reads no value section. It then processes the chunk at once: it
-joins the columns into one Arrow array (so that an entry costs a few appends, however few messages
-it has), and hashes and numbers the keys. The strategy folds the history of each key into one
-fragment. Fragments are assigned to buckets by key hash, one row for each bucket. If hardly any key
-of the chunk repeats, each message is a fragment of its own.
+columns until a chunk is full. It reads no value section, except those of batches of Pulsar's
+clients, which have the keys. It then processes the chunk at once: it joins the columns into one
+Arrow array (so that an entry costs a few appends, however few messages it has), and hashes and
+numbers the keys. The strategy folds the history of each key into one fragment. Fragments are
+assigned to buckets by key hash, one row for each bucket. If hardly any key of the chunk repeats,
+each message is a fragment of its own.
 
     chunk: keys a b a c -> codes 0 1 0 2 -> fragments a..2 b..1 c..3 -> bucket 0: a c, bucket 1: b
 

@@ -182,7 +182,7 @@ def test_a_terminal_shows_the_phases_of_a_real_run(
 ) -> None:
     """On standard error, if it is a terminal; the figures go to standard output.
 
-    A phase may be over before anybody looks, if another process delays this one.
+    A phase may be over before the test looks, if another process delays it.
     """
     lines = b"".join(b"%d:x\n" % n for n in range(200_000))
 

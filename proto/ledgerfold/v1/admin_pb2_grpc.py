@@ -569,8 +569,8 @@ class AdminServiceServicer:
     def ExpireMessages(self, request, context):
         """Passes the entries that were published longer ago than a limit, in one subscription, or in all except
         `__compaction`; or those up to a message, in one subscription. They count as acknowledged. FAILED_PRECONDITION
-        (NOTHING_EXPIRED) if the named subscription has no backlog, or has nearly caught up, or if the message is after the
-        last one.
+        (NOTHING_EXPIRED) if a subscription has no backlog, or has a connected consumer and has nearly caught up (the others
+        are expired first), or if the message is after the last one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
