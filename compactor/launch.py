@@ -48,7 +48,7 @@ def ends_if_mute(folder: Path, seconds: float = _MUTE_SECONDS) -> Iterator[None]
             for path in port_files.unchanged():
                 _log.error("The JVM does not write its port to %s", path)
                 is_mute.set()
-                end_jvm_of(path)
+                _end_jvm_of(path)
 
     watching = threading.Thread(target=watch, name="launch", daemon=True)
     watching.start()
@@ -83,7 +83,7 @@ class PortFiles:
         return unchanged
 
 
-def end_jvm_of(port_file: Path) -> None:
+def _end_jvm_of(port_file: Path) -> None:
     """Kills the child process that PySpark has told to write its port beside this file."""
     mark = f"{_VARIABLE}={port_file.parent}/".encode()
     for pid in process_tree(os.getpid())[1:]:
