@@ -2,7 +2,7 @@
 
 Each run is counted once, by its end in the broker's history. A run that changes in nothing for
 `run_stall_s` while the compactor is ready never ends: it is counted, and `is_stuck` asks for a
-restart.
+restart. So is a compactor that is not ready for `worker_stall_s` after its broker's start.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ledgerfold.v1.admin_pb2 import (
     GetCompactionStatusResponse,
 )
 from ledgerfold.v1.records_pb2 import RUN_STATE_QUEUED, RUN_STATE_RUNNING, RUN_STATE_SUCCESS
+from tests.torture.settings import TortureSettings
 from tests.torture.tally import Tally
 
 _WATCH_S = 2.0
@@ -38,16 +39,16 @@ class Compactions:
     counts successes.
     """
 
-    def __init__(self, topic: str, url: str, tally: Tally, stall_s: float) -> None:
+    def __init__(self, topic: str, url: str, tally: Tally, settings: TortureSettings) -> None:
         self.phase = 0
         self.succeeded = 0
         self.is_stuck = threading.Event()
-        self._topic, self._url, self._tally, self._stall_s = topic, url, tally, stall_s
+        self._topic, self._url, self._tally, self._settings = topic, url, tally, settings
         self._stop = threading.Event()
         self._counted: set[int] = set()
         self._stuck: set[int] = set()
         self._last: tuple[int, ...] = ()
-        self._changed_s = time.monotonic()
+        self._changed_s = self._ready_s = time.monotonic()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
@@ -67,6 +68,7 @@ class Compactions:
                 except LedgerfoldError:
                     # The broker was killed, or its disk is full: the next call says so, too.
                     self.phase = 0
+                    self._ready_s = time.monotonic()
                     self._stop.wait(0.1)
 
     def _one(self, admin: Admin) -> None:
@@ -81,6 +83,7 @@ class Compactions:
             self._check_stall(admin)
             return
         self.phase = 0
+        self._ready_s = time.monotonic()
         self.count(admin)
         admin.trim(self._topic)
         self._stop.wait(_PAUSE_S)
@@ -94,13 +97,15 @@ class Compactions:
             self._last, self._changed_s = state, time.monotonic()
 
     def _check_stall(self, admin: Admin) -> None:
+        is_ready = admin.broker_info().compactor_state == COMPACTOR_STATE_READY
+        self._check_ready(is_ready)
         is_waiting = self.phase in (0, COMPACTION_PHASE_QUEUED) and not self._is_recorded_running(
             admin
         )
-        if is_waiting or admin.broker_info().compactor_state != COMPACTOR_STATE_READY:
+        if is_waiting or not is_ready:
             self._changed_s = time.monotonic()
             return
-        if time.monotonic() - self._changed_s > self._stall_s:
+        if time.monotonic() - self._changed_s > self._settings.run_stall_s:
             number = self._last[0] if self._last else 0
             if number not in self._stuck:
                 self._stuck.add(number)
@@ -108,6 +113,16 @@ class Compactions:
                 self._tally.tell(f"run {number} of {self._topic} does not end")
             self._changed_s = time.monotonic()
             self.is_stuck.set()
+
+    def _check_ready(self, is_ready: bool) -> None:
+        now_s = time.monotonic()
+        if not is_ready and now_s - self._ready_s > self._settings.worker_stall_s:
+            self._tally.workers_never_ready += 1
+            self._tally.tell(f"the compactor is not ready for {now_s - self._ready_s:.0f} s")
+            self.is_stuck.set()
+            is_ready = True
+        if is_ready:
+            self._ready_s = now_s
 
     def _is_recorded_running(self, admin: Admin) -> bool:
         return any(run.state == RUN_STATE_RUNNING for run in admin.runs(self._topic, limit=1))

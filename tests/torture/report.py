@@ -67,6 +67,7 @@ def _lines(verdict: Verdict) -> Iterator[str]:
     runs = ", ".join(f"{reason} {count}" for reason, count in tally.runs.most_common())
     yield _row("runs", tally.runs.total(), runs)
     yield _row("runs that never ended", tally.runs_never_ended)
+    yield _row("compactors that hung", tally.workers_never_ready)
     yield _row("clients that hung", len(tally.hanging), ", ".join(sorted(tally.hanging)))
     yield _row("errors that no fault explains", books.errors.total())
     yield _row("processes left behind", tally.left_behind)

@@ -107,7 +107,7 @@ class Round:
     def run(self) -> Outcome:
         """To its end. The outcome contains all failures."""
         compactions = {
-            topic: Compactions(topic, self._life.url, self._tally, self._settings.run_stall_s)
+            topic: Compactions(topic, self._life.url, self._tally, self._settings)
             for topic in TOPICS
         }
         passes = Passes(self._settings, self._clients, self._books, self._tally)

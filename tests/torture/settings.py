@@ -43,6 +43,8 @@ class TortureSettings:
     sync_delay_ms: float = 8.0
     # A run that changes in nothing for so long, with a compactor that is ready, never ends.
     run_stall_s: float = 45.0
+    # A compactor that is not ready for so long, with the same broker, hangs.
+    worker_stall_s: float = 60.0
     # A client without any progress for so long hangs.
     client_stall_s: float = 90.0
     # For everything to be well again once the faults have stopped.

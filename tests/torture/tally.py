@@ -46,6 +46,7 @@ class Tally:
     # By the state or the reason that they ended with.
     runs: Counter[str] = field(default_factory=Counter)
     runs_never_ended: int = 0
+    workers_never_ready: int = 0
     left_behind: int = 0
     passes: int = 0
     not_converged: list[str] = field(default_factory=list)
@@ -76,6 +77,7 @@ class Tally:
             "restarts that failed": self.starts_failed,
             "kills that left damage": self.damaged,
             "runs that never ended": self.runs_never_ended,
+            "compactors that hung": self.workers_never_ready,
             "runs that ended as no fault explains": sum(self.runs_ended_wrongly.values()),
             "clients that hung": len(self.hanging),
             "processes left behind": self.left_behind,

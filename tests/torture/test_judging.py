@@ -145,10 +145,11 @@ def test_the_verdict_names_every_count() -> None:
     made.error("reader", "DATA_CORRUPT: ...")
     made.sent("p", COUNT)
     tally.starts_failed = tally.runs_never_ended = tally.left_behind = 1
+    tally.workers_never_ready = 1
     tally.runs["COMPACTION_CANCELLED"] += 1
     tally.hanging.add("a reader")
     tally.not_converged.append("stop: ...")
-    assert [line.split()[0] for line in Verdict(tally, made).wrong()] == ["2", *"1" * 11]
+    assert [line.split()[0] for line in Verdict(tally, made).wrong()] == ["2", *"1" * 12]
     assert "COMPACTION_CANCELLED 1" in table(Verdict(tally, made))
 
 
