@@ -53,7 +53,7 @@ from ledgerfold.storage.repair_manifest import split_by_unfinished
 from ledgerfold.storage.segment import with_segments
 from ledgerfold.storage.segment_findings import SegmentCheck
 from ledgerfold.storage.snapshot_folder import SnapshotFolder
-from ledgerfold.storage.unnamed import UnnamedFile, unnamed_files
+from ledgerfold.storage.unnamed import UnnamedFile, listdir, unnamed_files
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
     LEDGER_KIND_RAW,
@@ -232,7 +232,7 @@ def _look_into(survey: Survey, folder: Path, files: Files) -> None:
         ledger_id = parse_ledger_dir(name)
         if ledger_id is None:
             continue
-        survey.folders[ledger_id] = files.listdir(folder / name)
+        survey.folders[ledger_id] = listdir(folder / name, files)
         try:
             label = read_label(folder / name, files)
         except Corruption as error:
