@@ -98,7 +98,7 @@ class Compactions:
 
     def _check_stall(self, admin: Admin) -> None:
         is_ready = admin.broker_info().compactor_state == COMPACTOR_STATE_READY
-        self._check_ready(is_ready)
+        self._check_ready(is_ready=is_ready)
         is_waiting = self.phase in (0, COMPACTION_PHASE_QUEUED) and not self._is_recorded_running(
             admin
         )
@@ -114,7 +114,7 @@ class Compactions:
             self._changed_s = time.monotonic()
             self.is_stuck.set()
 
-    def _check_ready(self, is_ready: bool) -> None:
+    def _check_ready(self, *, is_ready: bool) -> None:
         now_s = time.monotonic()
         if not is_ready and now_s - self._ready_s > self._settings.worker_stall_s:
             self._tally.workers_never_ready += 1

@@ -14,11 +14,13 @@ from ledgerfold.storage.kafka.entries import entry_of
 from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
 from ledgerfold.storage.native import NativeBatchBuilder
 from tests.torture.bookkeeping import Books
+from tests.torture.compactions import Compactions
 from tests.torture.kafka_producing import SEQUENCE
 from tests.torture.kafka_reading import KafkaOrigins
 from tests.torture.messages import COLD_KEYS, KEYS, Messages
 from tests.torture.report import Verdict, table
 from tests.torture.seen import Seen, empty, packed, unpacked
+from tests.torture.settings import TortureSettings
 from tests.torture.tally import Tally
 
 SEED = 1
@@ -151,6 +153,16 @@ def test_the_verdict_names_every_count() -> None:
     tally.not_converged.append("stop: ...")
     assert [line.split()[0] for line in Verdict(tally, made).wrong()] == ["2", *"1" * 12]
     assert "COMPACTION_CANCELLED 1" in table(Verdict(tally, made))
+
+
+def test_a_compactor_that_is_not_ready_in_time_is_counted() -> None:
+    """It is counted once, and its broker restarted."""
+    settings, tally = TortureSettings(minutes=1, worker_stall_s=0), Tally()
+    compactions = Compactions("t", "127.0.0.1:1", tally, settings)
+    compactions._check_ready(is_ready=True)
+    assert (tally.workers_never_ready, compactions.is_stuck.is_set()) == (0, False)
+    compactions._check_ready(is_ready=False)
+    assert (tally.workers_never_ready, compactions.is_stuck.is_set()) == (1, True)
 
 
 def test_a_record_has_the_offset_of_its_receipt() -> None:
